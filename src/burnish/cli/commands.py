@@ -1,0 +1,256 @@
+"""One command a method, made from the method's own fields and goods the first time it is asked for.
+
+Every flag is read as text, so that all that is wrong with a command line is found, and said, at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from burnish import catalogue, workflow
+from burnish.cli import fields, look, results
+from burnish.cli.flags import GOODS, OPTIONS, SETTINGS
+from burnish.cli.options import Options, Saving
+from burnish.core.errors import BadInput, Unsupported
+from burnish.core.method import Good, Method
+from burnish.core.method import faults as faults_of
+
+METHOD = "method "
+VERB = "verb "
+"""What stands before a name that cyclopts asks this module for, as in "burnish.cli.commands:verb compress"."""
+
+
+def __getattr__(name: str) -> Any:
+    """What cyclopts asks for: "verb compress" is that verb's group of commands, "method boa" that method's command."""
+    if name.startswith(VERB):
+        return verb_app(name.removeprefix(VERB))
+    if name.startswith(METHOD):
+        return method_app(catalogue.find(name.removeprefix(METHOD)))
+    raise AttributeError(name)
+
+
+def verb_app(verb: str) -> App:
+    """The commands of one verb: its methods."""
+    app = App(name=verb, help=catalogue.VERBS[verb], help_format="plaintext", group_commands="Methods")
+    groups: dict[str, App] = {}
+    usable = [entry for entry in catalogue.entries(verb) if not entry.fault]
+    for entry in usable:
+        first, _, second = entry.name.partition(" ")
+        at = app
+        if second:
+            if first not in groups:
+                groups[first] = App(name=first, help_format="plaintext", group_commands="Methods")
+                app.command(groups[first])
+            at = groups[first]
+        at.command(f"{__name__}:{METHOD}{entry.name}", name=second or first, help=catalogue.summary_of(entry.target))
+    if not usable:
+        app.help = f"{catalogue.VERBS[verb]} There are no methods for it yet."
+        app.default(_nothing_yet(verb))
+    return app
+
+
+def _nothing_yet(verb: str) -> Callable[..., None]:
+    def refuse(*words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> None:
+        raise Unsupported(
+            f"`burnish {verb}`",
+            "this version of burnish has no methods for it yet",
+            "`burnish list` shows the methods that there are",
+        )
+
+    return refuse
+
+
+def method_app(entry: catalogue.Entry) -> App:
+    """The command of one method."""
+    act = command(entry)
+    cls = catalogue.load(entry.name)
+    takes = [good.name.upper() for good in cls.goods()[:1]]
+    # The summary is what the verb's list shows, and stands above; the rest of the docstring comes below.
+    rest = [inspect.cleandoc(cls.__doc__ or "").partition("\n")[2].strip(), cls.paper.cite() if cls.paper else ""]
+    return App(
+        name=entry.name.split()[-1],
+        usage=" ".join(["Usage: burnish", entry.verb, entry.name, *takes, "[OPTIONS]"]),
+        default_command=act,
+        help_epilogue="\n\n".join(filter(None, rest)),
+        help_format="plaintext",
+    )
+
+
+def command(entry: catalogue.Entry) -> Callable[..., None]:
+    """A function whose flags are the fields of a method and its goods but the first, which is its argument.
+
+    Raises:
+        BadInput: the method has a setting or a good with the name of one of the options.
+    """
+    cls = catalogue.load(entry.name)
+    goods = cls.goods()
+    options = Saving if cls.gives() == "Model" else Options
+    _check_names(entry, cls, goods, options)
+    spoken = f"burnish {entry.verb} {entry.name}"
+
+    def act(*words: str, **given: Any) -> None:
+        names = [*(good.name for good in goods[1:]), *cls.model_fields, *options.model_fields]
+        first, wrong = fields.split_words(words, [*map(fields.flag, names), "--help"], 1 if goods else 0)
+        if first:
+            given[goods[0].name] = first[0]
+        sources, lacking = _sources(goods, given)
+        method = _build(cls, given, wrong)
+        asked = _read(options, given, wrong)
+        wrong += lacking + workflow.goods_faults(entry.name, cls, sources)
+        if wrong or method is None or asked is None:
+            count = f"{len(wrong)} fault{'s' * (len(wrong) > 1)}"
+            raise BadInput.of(f"`{spoken}` has {count}", wrong, f"`{spoken} --help` lists what it takes")
+        _run(entry.name, method, sources, asked)
+
+    signature = inspect.Signature(_parameters(cls, goods, options))
+    act.__signature__ = signature  # type: ignore[attr-defined]
+    act.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    act.__name__ = entry.name.replace(" ", "_").replace("-", "_")
+    return act
+
+
+def _run(use: str, method: Method, sources: Mapping[str, str], asked: Options) -> None:
+    out = asked.out or workflow.default_folder(use, sources)
+    kept = {"format": asked.format} if isinstance(asked, Saving) else {}
+    if asked.dry_run:
+        results.show_plan(workflow.plan_method(use, method, sources, out, seed=asked.seed, **kept))
+        return
+    place = workflow.Place(asked.device, asked.dtype, look.note)
+    look.note(f"run folder: {out}")
+    results.show(workflow.run_method(use, method, sources, out, seed=asked.seed, place=place, **kept))
+
+
+# -- what was given ---------------------------------------------------------------------------------------------
+
+
+def _sources(goods: Sequence[Good], given: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Take the goods out of what was given, with their defaults; and a line for each that is missing."""
+    sources, lacking = {}, []
+    for number, good in enumerate(goods):
+        source = given.pop(good.name, None) or _default(good)
+        if source:
+            sources[good.name] = str(source)
+        elif good.required:
+            spoken = good.name.upper() if number == 0 else fields.flag(good.name)
+            lacking.append(f"{spoken}: is missing; it is {_describe(good)}")
+    return sources, lacking
+
+
+def _build(cls: type[Method], given: dict[str, Any], wrong: list[str]) -> Method | None:
+    settings = {
+        name: fields.from_text(field.annotation, given.pop(name))
+        for name, field in cls.model_fields.items()
+        if name in given
+    }
+    try:
+        return cls.build(settings)
+    except BadInput as error:
+        wrong += [_as_flag(line.strip(), cls) for line in error.problem.splitlines()[1:]]
+        return None
+
+
+def _read(options: type[Options], given: dict[str, Any], wrong: list[str]) -> Options | None:
+    try:
+        return options.model_validate(
+            {name: fields.from_text(options.model_fields[name].annotation, value) for name, value in given.items()}
+        )
+    except ValidationError as error:
+        wrong += [_as_flag(line, options) for line in faults_of(error, options)]
+        return None
+
+
+def _as_flag(line: str, model: type[BaseModel]) -> str:
+    """A fault of a field, with the field as its flag."""
+    where, colon, text = line.partition(":")
+    name, dot, rest = where.partition(".")
+    return f"{fields.flag(name)}{dot}{rest}{colon}{text}" if name in model.model_fields else line
+
+
+# -- what is offered --------------------------------------------------------------------------------------------
+
+
+def _parameters(cls: type[Method], goods: Sequence[Good], options: type[Options]) -> list[inspect.Parameter]:
+    positional = inspect.Parameter.VAR_POSITIONAL
+    found = []
+    if not goods:
+        hidden = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
+        found.append(inspect.Parameter("words", positional, annotation=hidden))
+    for number, good in enumerate(goods):
+        default = _default(good)
+        text = _describe(good) + (f" [default: {default}]" if default else " [required]" if good.required else "")
+        shape: dict[str, Any] = {"help": text[0].upper() + text[1:], "group": GOODS, "show_default": False}
+        if number == 0:
+            # It takes whatever is no known flag, so that unknown flags are reported together with all other faults.
+            shown = Parameter(name=good.name.upper(), allow_leading_hyphen=True, **shape)
+            found.append(inspect.Parameter(good.name, positional, annotation=Annotated[str, shown]))
+        else:
+            shown = Parameter(metavar="source", **shape)
+            found.append(
+                inspect.Parameter(
+                    good.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, shown]
+                )
+            )
+    for group, model in ((SETTINGS, cls), (OPTIONS, options)):
+        for name, field in model.model_fields.items():
+            found.append(_parameter(name, field, group))
+    return found
+
+
+def _parameter(name: str, field: FieldInfo, group: Any) -> inspect.Parameter:
+    many = fields.is_many(field.annotation)
+    default = "required" if field.is_required() else f"default: {fields.default_text(field)}"
+    notes = [fields.bounds_text(field), "separate several by commas" if many else "", default]
+    notes = [note for note in notes if note not in ("", "default: none")]
+    shown: dict[str, Any] = {
+        "help": f"{field.description or ''}" + (f" [{'; '.join(notes)}]" if notes else ""),
+        "group": group,
+    }
+    if fields.is_switch(field.annotation):
+        shown["negative"] = "" if field.default is False and group is OPTIONS else None
+        annotation: Any = bool
+    else:
+        annotation = list[str] if many else str
+        metavar = fields.type_text(field.annotation)
+        shown |= {"metavar": metavar.removesuffix("|none") if field.default is None else metavar, "negative": ""}
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[annotation | None, Parameter(show_default=False, **shown)],
+    )
+
+
+def _default(good: Good) -> str:
+    kind = catalogue.GOODS.get(good.kind)
+    return (kind.default or {}).get(good.name, "") if kind is not None else ""
+
+
+_SOURCES = {
+    "Model": "a built-in model's name, a folder, a GGUF file, or a hub name",
+    "Dataset": "a data file, a hub name, or one of burnish's own texts",
+    "LLM": "a model, the URL of a server, or a recording",
+    "Scores": "a run folder, or a Parquet file of scores",
+    "Table": "a run folder, or a Parquet file",
+    "Path": "a file or a folder",
+}
+
+
+def _describe(good: Good) -> str:
+    return f"a {good.kind}: {_SOURCES[good.kind]}" if good.kind in _SOURCES else f"a {good.kind}"
+
+
+def _check_names(entry: catalogue.Entry, cls: type[Method], goods: Sequence[Good], options: type[Options]) -> None:
+    names = [*cls.model_fields, *(good.name for good in goods)]
+    taken = sorted({name for name in names if name in options.model_fields or names.count(name) > 1})
+    if taken:
+        raise BadInput(
+            f"the method {entry.name!r} of the package {entry.package} has settings or goods with names that are "
+            f"taken: {', '.join(taken)}",
+            "rename them in the method",
+        )

@@ -1,0 +1,133 @@
+"""Commands for claims: claim measures one, claims shows what is known of all, demo shows one in minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Group, Parameter
+
+from burnish import catalogue
+from burnish.cli import look
+from burnish.cli.flags import DeviceFlag, DtypeFlag, JsonFlag, OutFlag, ThreadsFlag
+from burnish.core.errors import ClaimFails
+
+if TYPE_CHECKING:
+    from burnish.core.claim import Evidence
+
+DEMO = "boa"
+"""The claim that `burnish demo` shows."""
+
+
+def register(app: App, do: Group) -> None:
+    """Add these commands; `do` is the group of those that work."""
+    app.command(demo, group=do)
+    app.command(claim, group=do)
+    app.command(claims)
+
+
+def claim(
+    name: str,
+    /,
+    *,
+    model: Annotated[str | None, Parameter(help="Your model; by default the claim's own.")] = None,
+    scale: Annotated[
+        Literal["smoke", "demo", "full"], Parameter(help="full is the comparison that the claim is about.")
+    ] = "full",
+    strict: Annotated[bool, Parameter(help="End with exit code 4 unless the claim holds.", negative="")] = False,
+    data: Annotated[Path | None, Parameter(help="Folder of data that you have fetched.")] = None,
+    keep: Annotated[
+        bool, Parameter(help="For maintainers: make this the evidence that burnish comes with.", negative="")
+    ] = False,
+    out: OutFlag = None,
+    device: DeviceFlag = "auto",
+    dtype: DtypeFlag = "auto",
+    threads: ThreadsFlag = None,
+) -> None:
+    """Measure a paper's claim on a model: estimates, intervals, a verdict.
+
+    Parameters
+    ----------
+    name
+        The claim, as `burnish claims` names it.
+    """
+    from burnish.core.run import slug
+
+    asked = model or catalogue.claim(name).default_model
+    folder = out or Path("runs", slug(f"claim-{name}-{scale}-{asked}"))
+    found = _measure(name, asked, scale, folder, data=data, device=device, dtype=dtype)
+    if keep:
+        look.say(f"kept: {catalogue.reference('burnish.claims:commit')(found)}")
+    if strict and found.verdict != "holds":
+        raise ClaimFails(f"the claim {name!r} is asked to hold, and the verdict is: {found.verdict}")
+
+
+def demo(
+    *,
+    tiny: Annotated[
+        bool, Parameter(help="A tiny model that comes with burnish: seconds, no download.", negative="")
+    ] = False,
+    out: OutFlag = Path("runs/demo"),
+    device: DeviceFlag = "auto",
+    dtype: DtypeFlag = "auto",
+    threads: ThreadsFlag = None,
+) -> None:
+    """Show in minutes what burnish does: one claim, on a small model."""
+    model = "tiny" if tiny else catalogue.claim(DEMO).default_model
+    if tiny:
+        look.note("the tiny model shows how burnish works; whether the claim holds, it cannot show")
+    _measure(DEMO, model, "smoke" if tiny else "demo", out or Path("runs/demo"), device=device, dtype=dtype)
+
+
+def claims(*, json: JsonFlag = False) -> None:
+    """Show every claim: the paper's figure, ours, the verdict, and the command that computes it."""
+    rows = catalogue.reference("burnish.claims:evidence_rows")()
+    if json:
+        look.as_json([row.model_dump(mode="json") for row in rows])
+        return
+    look.table(
+        ("claim", "paper", "ours", "verdict", "evidence", "command"),
+        [(row.claim, row.paper, row.ours, row.verdict, row.freshness.state, row.command) for row in rows],
+    )
+    for row in rows:
+        if row.freshness.changed:
+            look.note(f"{row.claim}: changed since: {', '.join(row.freshness.changed)}")
+
+
+def _measure(name: str, model: str, scale: str, folder: Path, **options: Any) -> Evidence:
+    look.note(f"run folder: {folder}")
+    found: Evidence = catalogue.reference("burnish.claims:run")(name, model, scale=scale, out=folder, **options)
+    report = catalogue.reference("burnish.report:render")([folder], folder / "report.html")
+    _show(found)
+    look.say(f"report: {report}")
+    return found
+
+
+def _show(found: Evidence) -> None:
+    look.heading(found.sentence)
+    look.table(
+        ("arm", "measure", "estimate", "low", "high"),
+        [
+            (arm.label, measure, value.get("estimate"), value.get("low"), value.get("high"))
+            for arm in found.arms
+            for measure, value in arm.measures.items()
+        ],
+    )
+    look.heading("Criteria")
+    look.table(
+        ("criterion", "estimate", "interval", "level", "margin", "items", "verdict"),
+        [
+            (
+                finding.text,
+                finding.estimate,
+                f"{look.figure(finding.low)} to {look.figure(finding.high)}",
+                finding.level,
+                f"{finding.side} {look.figure(finding.margin)}",
+                finding.items,
+                finding.verdict,
+            )
+            for finding in found.findings
+        ],
+    )
+    look.say()
+    look.say(f"verdict: {found.verdict}", look.COLOURS[found.verdict] + " bold")

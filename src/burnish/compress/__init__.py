@@ -1,0 +1,1 @@
+"""Methods that make a model smaller: one file a paper."""

@@ -1,0 +1,1 @@
+"""Methods that measure: models, runs, and other tools' results."""

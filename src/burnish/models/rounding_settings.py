@@ -1,0 +1,62 @@
+"""Settings that every weight-rounding compressor has, and those of the ones that read calibration text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from burnish.core.shapes import Compressor
+from burnish.nn.grid import GridSpec
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from torch import Tensor
+
+    from burnish.models.model import Model
+
+Role = Literal["q", "k", "v", "o", "gate", "up", "down", "fc1", "fc2"]
+
+
+class WeightRounding(Compressor):
+    """A compressor that puts the weights of linear layers on a uniform grid."""
+
+    bits: Literal[2, 3, 4, 8] = 4
+    """Bits per weight."""
+    group: Annotated[int, Field(ge=-1)] = 128
+    """Weights along a row that share one scale; -1 for a whole row (per output channel)."""
+    sym: bool = False
+    """Symmetric grid: the zero sits in the middle of the codes."""
+    zero: Literal["integer", "float"] = "integer"
+    """Zero of an asymmetric grid: an integer point, or a floating-point offset (GGUF's Q4_1)."""
+    layers: tuple[Role, ...] = ()
+    """Which linear layers of each block to round, e.g. q k v; all when empty."""
+
+    @property
+    def spec(self) -> GridSpec:
+        """The kind of grid."""
+        return GridSpec(self.bits, self.sym, self.group or -1, self.zero)
+
+    def describe(self) -> str:
+        """For the model's lineage."""
+        rows = "row" if self.spec.group == -1 else f"group of {self.group}"
+        kind = "symmetric" if self.sym else "asymmetric"
+        only = f" ({', '.join(self.layers)} only)" if self.layers else ""
+        return f"{type(self).__name__}: weights on {self.bits}-bit {kind} grids, one a {rows}{only}"
+
+
+class CalibratedRounding(WeightRounding):
+    """A weight-rounding compressor that looks at the activations of calibration text."""
+
+    samples: Annotated[int, Field(ge=1)] = 128
+    """Calibration windows."""
+    length: Annotated[int, Field(ge=2)] = 2048
+    """Tokens in a calibration window."""
+    calib_seed: int = 0
+    """Which windows of the calibration text are taken."""
+
+    def windows(self, model: Model, calib: Dataset) -> Tensor:
+        """Calibration tokens, (samples, length) int64."""
+        from burnish.data.windows import windows
+
+        return windows(model.tokenizer, calib, self.samples, self.length, seed=self.calib_seed)

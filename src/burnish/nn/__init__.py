@@ -1,0 +1,1 @@
+"""Tensors only: grids, Hadamard matrices, Hessians, the rounding loops, attention taps."""

@@ -1,0 +1,198 @@
+"""Figures and verdicts as people write them: rounded, with units, with a true minus sign."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Literal
+
+from burnish.core.claim import Evidence, Finding
+
+ABSENT = "–"
+"""Stands where there is no value."""
+
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a measured column is called, and which way is good."""
+
+    title: str
+    meaning: str
+    better: Literal["low", "high"]
+
+
+MEASURES: dict[str, Measure] = {
+    "perplexity": Measure("perplexity", "exp of the mean negative log-likelihood of a token", "low"),
+    "kl": Measure("KL", "mean divergence from the original's next-token distribution, in nats", "low"),
+    "top1": Measure("top-1 agreement", "share of tokens on which the most likely next token is the original's", "high"),
+    "nll": Measure("nats a token", "mean negative log-likelihood of a token", "low"),
+    "accuracy": Measure("accuracy", "share of items that are right", "high"),
+}
+"""Measures that several methods share; others are called by their column's name."""
+
+ALIASES = {"ppl": "perplexity", "kl divergence": "kl", "top-1 agreement": "top1"}
+"""Other names of measures."""
+
+
+def canonical(measure: str) -> str:
+    """A measure's one name."""
+    return ALIASES.get(measure.casefold(), measure)
+
+
+def title_of(measure: str) -> str:
+    """A measure's name for people."""
+    known = MEASURES.get(canonical(measure))
+    return known.title if known else measure.replace("_", " ")
+
+
+def meaning_of(measure: str) -> str:
+    """What a measure that several methods share is, and which way is good; empty for others."""
+    known = MEASURES.get(canonical(measure))
+    return f"{known.meaning}; {'lower' if known.better == 'low' else 'higher'} is better" if known else ""
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """A number with about `digits` significant digits and no fewer digits than its whole part has."""
+    if value is None or isinstance(value, bool):
+        return ABSENT if value is None else "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}".replace("-", "−")
+    value = float(value)
+    if math.isnan(value):
+        return "not a number"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    exponent = math.floor(math.log10(abs(value)))
+    if exponent >= 9 or exponent < -4:
+        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+        return f"{mantissa}×10{str(int(power)).translate(_SUPERSCRIPT)}".replace("-", "−")
+    return fixed(value, max(0, digits - 1 - exponent))
+
+
+def as_given(value: float | None) -> str:
+    """A number that somebody else rounded: every digit of it."""
+    return ABSENT if value is None else f"{value:,.10g}".replace("-", "−")
+
+
+def fixed(value: float, decimals: int) -> str:
+    """A number with so many decimals, thousands apart; never a negative zero."""
+    text = f"{value:,.{decimals}f}"
+    if text.startswith("-") and not text.strip("-0.,"):
+        text = text[1:]
+    return text.replace("-", "−")
+
+
+def interval(estimate: float, low: float, high: float) -> tuple[str, str]:
+    """An estimate and its interval, "−0.080" and "[−0.098, −0.061]": as many decimals as the interval's width bears."""
+    ends = [estimate, low, high]
+    width = high - low
+    if not all(map(math.isfinite, ends)) or not 1e-6 < width < 1e6 or max(map(abs, ends)) >= 1e9:
+        return number(estimate), f"[{number(low)},\N{NO-BREAK SPACE}{number(high)}]"
+    decimals = min(8, max(0, 1 - math.floor(math.log10(width))))
+    return fixed(estimate, decimals), f"[{fixed(low, decimals)},\N{NO-BREAK SPACE}{fixed(high, decimals)}]"
+
+
+def duration(seconds: float) -> str:
+    """A time span: "0.4 s", "41 s", "5.6 min", "2.4 h"."""
+    if seconds < 59.5:
+        return f"{number(float(seconds), 2)} s"
+    if seconds < 3570:
+        return f"{number(seconds / 60, 2 if seconds < 594 else 3)} min"
+    return f"{number(seconds / 3600, 3)} h"
+
+
+def size(count: float) -> str:
+    """An amount of bytes: "538 MB" (a MB is 10⁶ bytes)."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{number(count / scale)} {unit}"
+    return f"{number(float(count))} bytes"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """ "1 item", "2 items"."""
+    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
+def cell_name(cell: Mapping[str, Any]) -> str:
+    """A cell of an experiment on one line: "whole · 3 bits · wikitext2 · seed 0"."""
+    shown = []
+    for key, value in cell.items():
+        if key == "bits":
+            shown.append(f"{value}\N{NO-BREAK SPACE}bits")
+        else:
+            shown.append(value if isinstance(value, str) else f"{key}\N{NO-BREAK SPACE}{value}")
+    return "\N{NO-BREAK SPACE}· ".join(shown)
+
+
+def plain(value: Any) -> str:
+    """A setting or a fact as text."""
+    if isinstance(value, float):
+        return number(value, 4)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {plain(part)}" for key, part in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(plain, value))
+    return number(value) if value is None or isinstance(value, bool) else str(value)
+
+
+def flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Nested mappings as one, with dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{before}{key}.") if isinstance(value, Mapping) else {f"{before}{key}": value}
+    return found
+
+
+def command_line(command: str | Sequence[str]) -> str:
+    """A command as it is typed: the program by its name, without the folder that it was found in."""
+    if isinstance(command, str):
+        return command
+    if not command:
+        return ""
+    program = PurePath(command[0]).name
+    return shlex.join(["burnish" if program in ("__main__.py", "main.py") else program, *command[1:]])
+
+
+# -- claims -----------------------------------------------------------------------------------------------------
+
+
+def found(finding: Finding) -> str:
+    """One finding as a sentence: its text, estimate, interval and verdict."""
+    estimate, ends = interval(finding.estimate, finding.low, finding.high)
+    return f"{finding.text.rstrip('. ')}: {estimate}\N{NO-BREAK SPACE}{ends}: {finding.verdict}."
+
+
+def deciding(evidence: Evidence) -> Finding | None:
+    """The finding that settles the verdict: the first of that verdict, else the first of all."""
+    same = [finding for finding in evidence.findings if finding.verdict == evidence.verdict]
+    return next(iter(same or evidence.findings), None)
+
+
+def verdict_sentence(evidence: Evidence) -> str:
+    """The verdict on a claim in words, and why."""
+    count = len(evidence.findings)
+    counted = {v: sum(finding.verdict == v for finding in evidence.findings) for v in ("does not hold", "undecided")}
+    if not count:
+        return f"Undecided for {evidence.model}: no criterion was measured."
+    if evidence.verdict == "holds":
+        met = "its one criterion is met" if count == 1 else f"all {count} criteria are met"
+        return f"Holds for {evidence.model}: {met}."
+    if evidence.verdict == "does not hold":
+        wrong = counted["does not hold"]
+        return (
+            f"Does not hold for {evidence.model}: {wrong} of {plural(count, 'criterion', 'criteria')} "
+            f"{'lies' if wrong == 1 else 'lie'} on the wrong side of the margin."
+        )
+    open_ = counted["undecided"]
+    return (
+        f"Undecided for {evidence.model}: the interval of {open_} of {plural(count, 'criterion', 'criteria')} "
+        f"{'reaches' if open_ == 1 else 'reach'} across the margin; more items could settle it."
+    )
