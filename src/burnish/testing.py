@@ -233,4 +233,6 @@ def reloads(cls: type[Method], settings: Mapping[str, Any]) -> None:
         except Unsupported:
             assert changed.online, "saving was refused, though nothing happens online"
             return
-        assert weight_hash(load(Path(folder) / "model", device="cpu")) == weight_hash(changed), "other weights came back"
+        assert weight_hash(load(Path(folder) / "model", device="cpu")) == weight_hash(changed), (
+            "other weights came back"
+        )

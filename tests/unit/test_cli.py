@@ -1,161 +1,24 @@
-"""The command line and the workflow, with a made-up method that needs no torch."""
+"""The command line, with made-up methods that need no torch."""
 
 from __future__ import annotations
 
+import importlib
 import json
-import os
 import sys
 import types
-from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import Field
+from made_up import CALLS, Burnish, Count, burnish, methods
 
 from burnish import catalogue, workflow
-from burnish.cli import fields, look, main, threads
-from burnish.core.errors import BadInput, MissingExtra, Unsupported
-from burnish.core.recipe import Recipe
+from burnish.cli import new
 from burnish.core.run import Run
-from burnish.core.shapes import Analysis, Compressor
-from burnish.data.scores import Scores
+from burnish.core.shapes import Analysis
 
-CALLS: list[str] = []
-"""What the made-up methods did, in order."""
-
-
-class Count(Analysis):
-    """Count the words of a file.
-
-    A second paragraph with [markup].
-    """
-
-    bits: Literal[2, 3] = 3
-    """Bits."""
-    least: int = Field(default=1, ge=0)
-    """Letters that a word must have."""
-    sym: bool = False
-    """A switch."""
-    rate: float | None = None
-    """May be none."""
-    sites: tuple[Literal["q", "k"], ...] = ()
-    """Several."""
-    crash: Literal["", "bug", "user", "stop"] = ""
-    """How it ends."""
-
-    def __call__(self, file: Path, other: Path | None = None, run: Run | None = None) -> Scores:
-        """Count."""
-        CALLS.append(f"count {file.name}")
-        if self.crash == "bug":
-            raise ZeroDivisionError("the [bug]")
-        if self.crash == "user":
-            raise BadInput("the file is [odd]", "mend it")
-        if self.crash == "stop":
-            raise KeyboardInterrupt
-        words = [word for word in file.read_text().split() if len(word) >= self.least]
-        assert run is not None
-        run.metric(words=len(words))
-        rows = [{"item_id": str(n), "model": "", "letters": len(word)} for n, word in enumerate(words)]
-        return Scores.of(rows, mean=sum(map(len, words)) / len(words), said="[a note]")
-
-
-class Longest(Analysis):
-    """Find the longest word."""
-
-    ask: int = 1
-    """Times."""
-
-    def __call__(self, scores: Scores, run: Run | None = None) -> Scores:
-        """Find it."""
-        CALLS.append("longest")
-        if self.ask > 5:
-            raise KeyboardInterrupt
-        assert run is not None
-        run.metric(letters=max(row["letters"] for row in scores.rows()), words=1)
-        return scores
-
-
-class Halve(Compressor):
-    """Halve a text, which stands for a model."""
-
-    needs: ClassVar[tuple[str, ...]] = ()
-
-    def __call__(self, model: Model, run: Run | None = None) -> Model:  # noqa: F821
-        """Halve it."""
-        CALLS.append("halve")
-        return model[: len(model) // 2]
-
-    def estimate(self, goods: dict[str, str]) -> dict[str, Any]:
-        """What it costs."""
-        return {"minutes": 2, "reads": goods["model"]}
-
-
-@pytest.fixture(autouse=True)
-def methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three made-up methods, in a catalogue of their own, with light goods and a light report; an empty folder."""
-    CALLS.clear()
-    module = types.ModuleType("burnish.evaluate.made_up", "Made up.\n\n## How it works\n\nIt counts.")
-    for cls in (Count, Longest, Halve):
-        setattr(module, cls.__name__, cls)
-        monkeypatch.setattr(cls, "__module__", module.__name__)
-        monkeypatch.setitem(catalogue.METHODS, cls.__name__.lower(), f"{module.__name__}:{cls.__name__}")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    light = types.ModuleType("light_parts")
-    vars(light).update(
-        read=lambda source, **options: Path(source).read_text(), write=_write, check=_check, export=_export
-    )
-    vars(light).update(render=_render)
-    monkeypatch.setitem(sys.modules, light.__name__, light)
-    monkeypatch.setitem(
-        catalogue.GOODS, "Model", catalogue.GoodKind("light_parts:read", "light_parts:write", "artifact")
-    )
-    stand_ins = {
-        "burnish.report:render": "light_parts:render",
-        "burnish.models:check_export": "light_parts:check",
-        "burnish.models:export": "light_parts:export",
-    }
-    real = catalogue.reference
-    monkeypatch.setattr(catalogue, "reference", lambda target: real(stand_ins.get(target, target)))
-    monkeypatch.chdir(tmp_path)
-    Path("t.txt").write_text("one three seventeen")
-
-
-def _write(text: str, path: Path) -> None:
-    if "unsaveable" in text:
-        raise Unsupported("this text", "it says so")
-    path.write_text(text)
-
-
-def _check(method: Any, format: str) -> None:
-    if format == "gptq":
-        raise Unsupported("gptq", "this is no model")
-
-
-def _export(text: str, path: Path, format: str) -> None:
-    path.write_text(f"{format}: {text}")
-
-
-def _render(folders: list[Path], out: Path) -> Path:
-    out.write_text("<html>")
-    return out
-
-
-@pytest.fixture
-def burnish(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command line in this process: exit code, standard output, standard error."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        code = main.run(words)
-        return code, *capsys.readouterr()
-
-    return call
-
-
-Burnish = Callable[..., tuple[int, str, str]]
+__all__ = ["burnish", "methods"]
+"""Fixtures; `methods` is used by every test here."""
 
 # -- a method's command -----------------------------------------------------------------------------------------
 
@@ -448,17 +311,25 @@ def test_env_names_the_extras(burnish: Burnish, monkeypatch: pytest.MonkeyPatch)
     assert facts["threads"] >= 1
 
 
-def test_a_new_package_is_sound_and_never_overwrites(burnish: Burnish) -> None:
-    code, out, err = burnish("new", "compress", "my-method")
+@pytest.mark.parametrize(("verb", "base"), [(verb, pattern.base) for verb, pattern in new.PATTERNS.items()])
+def test_a_new_package_is_sound_and_never_overwrites(
+    verb: str, base: str, burnish: Burnish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, err = burnish("new", verb, "my-method")
     assert code == 0, err
-    assert "burnish compress my-method --help" in out
+    assert f"burnish {verb} my-method --help" in out
     source = Path("burnish-my-method/src/burnish_my_method/__init__.py").read_text()
-    compile(source, "method", "exec")
     assert "$" not in source
-    assert "class MyMethod(Compressor):" in source
+    monkeypatch.syspath_prepend("burnish-my-method/src")
+    monkeypatch.delitem(sys.modules, "burnish_my_method", raising=False)
+    made = importlib.import_module("burnish_my_method").MyMethod
+    monkeypatch.delitem(sys.modules, "burnish_my_method")
+    assert made.__bases__[0].__name__ == base
+    assert all(field.description for field in made.model_fields.values())
+    assert made.goods()[0].required
     assert 'my-method = "burnish_my_method:MyMethod"' in Path("burnish-my-method/pyproject.toml").read_text()
     assert "check_method(MyMethod)" in Path("burnish-my-method/tests/test_my_method.py").read_text()
-    code, _, err = burnish("new", "compress", "my-method")
+    code, _, err = burnish("new", verb, "my-method")
     assert code == 2
     assert "is not empty" in err
 
@@ -565,208 +436,3 @@ def test_models_are_got_listed_and_imported(burnish: Burnish, monkeypatch: pytes
     assert json.loads(burnish("models", "list", "--json")[1]) == [{"name": "small", "present": True}]
     assert burnish("models", "import", "mine", "x.gguf")[0] == 0
     assert asked == ["small", ("mine", Path("x.gguf"))]
-
-
-# -- recipes ----------------------------------------------------------------------------------------------------
-
-RECIPE = """
-title = "Count, then look"
-file = "t.txt"
-
-[[steps]]
-use = "count"
-least = 2
-
-[[steps]]
-use = "longest"
-"""
-
-
-@pytest.fixture
-def recipe() -> str:
-    Path("r.toml").write_text(RECIPE)
-    return "r.toml"
-
-
-def test_a_recipe_hands_results_on_and_keeps_each_steps_own(recipe: str, burnish: Burnish) -> None:
-    code, _, err = burnish("run", recipe)
-    assert code == 0, err
-    assert "run folder: runs/r" in err
-    state = json.loads(Path("runs/r/run.json").read_text())
-    assert state["metrics"] == {"words": 3, "mean": 17 / 3, "letters": 9, "words_2": 1, "mean_2": 17 / 3}
-    assert state["request"]["recipe"]["steps"][0] == {"use": "count", "least": 2}
-    for part in ("1-count", "2-longest"):
-        assert Path("runs/r/parts", part, "items.parquet").exists()
-    assert "finished before" in burnish("run", recipe)[1]
-    assert CALLS == ["count t.txt", "longest"]
-
-
-def test_a_stopped_recipe_does_not_do_its_finished_steps_again(recipe: str) -> None:
-    asked = Recipe.read(recipe)
-    real = Longest.__call__
-    try:
-        Longest.__call__ = _stop  # type: ignore[method-assign]
-        with pytest.raises(KeyboardInterrupt):
-            workflow.run_recipe(asked, "r")
-    finally:
-        Longest.__call__ = real  # type: ignore[method-assign]
-    assert workflow.run_recipe(asked, "r").metrics["letters"] == 9
-    assert CALLS == ["count t.txt", "longest"]
-
-
-def _stop(self: Longest, scores: Scores, run: Run | None = None) -> Scores:
-    raise KeyboardInterrupt
-
-
-def test_a_finished_step_whose_result_is_gone_is_done_again(recipe: str) -> None:
-    asked = Recipe.read(recipe)
-    workflow.run_recipe(asked, "r")
-    for part in ("1-count", "2-longest"):
-        Path("r/parts", part, "items.parquet").unlink()
-    assert workflow.run_recipe(asked, "r").metrics["letters"] == 9
-    assert CALLS == ["count t.txt", "longest"] * 2
-
-
-def test_a_model_that_cannot_be_saved_is_still_handed_on() -> None:
-    Path("m.txt").write_text("unsaveable " * 8)
-    steps = [{"use": "halve"}, {"use": "halve"}, {"use": "halve"}]
-    asked = Recipe.model_validate({"title": "Halve", "model": "m.txt", "steps": steps})
-    result = workflow.run_recipe(asked, "r")
-    assert result.fresh
-    assert result.saved is None
-    assert "not saved" in Path("r/parts/1-halve/events.jsonl").read_text()
-    assert CALLS == ["halve"] * 3
-
-
-def test_all_faults_of_a_recipe_are_said_before_anything_runs(recipe: str, burnish: Burnish) -> None:
-    code, _, err = burnish("run", recipe, "--set", "steps.1.bits=7", "--set", "steps.2.use=cuont")
-    assert code == 2
-    assert "bits" in err
-    assert "cuont" in err
-    assert CALLS == []
-    code, _, err = burnish("recipe", "check", recipe, "--set", "file=nowhere.txt")
-    assert code == 0
-    code, _, err = burnish("run", recipe, "--set", "file=nowhere.txt")
-    assert code == 2
-    assert "there is nothing at nowhere.txt" in err
-
-
-def test_recipes_are_listed_copied_and_checked(
-    recipe: str, burnish: Burnish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "comes with no recipes" in burnish("recipe", "list")[1] or catalogue.recipes()
-    monkeypatch.setattr(catalogue, "RECIPES", tmp_path / "recipes")
-    path = tmp_path / "recipes" / "evaluate" / "look.toml"
-    path.parent.mkdir(parents=True)
-    path.write_text(RECIPE)
-    assert json.loads(burnish("recipe", "list", "--json")[1])[0]["steps"] == "count → longest"
-    assert burnish("recipe", "copy", "look", "mine.toml")[0] == 0
-    assert Path("mine.toml").read_text() == RECIPE
-    assert burnish("recipe", "copy", "look", "mine.toml")[0] == 2
-    assert "2 steps, no faults" in burnish("recipe", "check", "mine.toml")[1]
-    assert burnish("run", "look", "--dry-run")[0] == 0
-    assert CALLS == []
-
-
-# -- the workflow from Python -----------------------------------------------------------------------------------
-
-
-def test_goods_that_are_missing_or_unknown_are_named() -> None:
-    with pytest.raises(BadInput) as caught:
-        workflow.run_method("count", Count(), {"fiel": "t.txt", "other": "gone"}, "r")
-    for text in ("no good of count called 'fiel'; did you mean file?", "there is nothing at gone", "count needs file"):
-        assert text in caught.value.problem
-    assert not Path("r").exists()
-
-
-def test_an_extra_that_a_good_needs_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(catalogue.EXTRAS, "models", ("no_such_torch",))
-    kind = catalogue.GoodKind("light_parts:read", "light_parts:write", "artifact", ("models",))
-    monkeypatch.setitem(catalogue.GOODS, "Model", kind)
-    with pytest.raises(MissingExtra):
-        workflow.run_method("halve", Halve(), {"model": "t.txt"}, "r")
-
-
-def test_device_and_dtype_reach_the_loader_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[dict[str, Any]] = []
-    monkeypatch.setattr(sys.modules["light_parts"], "read", lambda source, **options: seen.append(options) or "abcd")
-    workflow.run_method("halve", Halve(), {"model": "t.txt"}, "a")
-    workflow.run_method("halve", Halve(), {"model": "t.txt"}, "b", place=workflow.Place("cpu", "float16"))
-    assert seen == [{}, {"device": "cpu", "dtype": "float16"}]
-    assert json.loads(Path("b/run.json").read_text())["request"]["dtype"] == "float16"
-
-
-# -- small parts ------------------------------------------------------------------------------------------------
-
-
-@given(st.sampled_from([2, 3, "auto", True, -1]))
-def test_every_option_of_a_literal_is_read_back(option: Any) -> None:
-    assert fields.from_text(Literal[2, 3, "auto", True, -1], str(option)) == option
-
-
-@given(st.lists(st.integers()))
-def test_lists_are_read_from_repeats_and_from_commas(numbers: list[int]) -> None:
-    texts = [str(number) for number in numbers]
-    assert fields.from_text(list[int], texts) == texts
-    if texts:
-        assert fields.from_text(list[int], [",".join(texts)]) == texts
-
-
-@given(st.lists(st.sampled_from(["--a", "--b=1", "x", "-3"])))
-def test_no_word_of_a_command_is_lost(words: list[str]) -> None:
-    arguments, lines = fields.split_words(words, [], places=1)
-    flags = [word for word in words if word.startswith("--")]
-    assert len([line for line in lines if "no such flag" in line]) == len(flags)
-    eaten = sum(word == "--a" and not after.startswith("--") for word, after in pairwise(words))
-    assert len(arguments) + len(lines) + eaten == len(words)
-
-
-@pytest.mark.parametrize(
-    ("annotation", "text"),
-    [
-        (Literal[2, 3], "2|3"),
-        (float | None, "float|none"),
-        (tuple[Literal["q", "k"], ...], "q|k…"),
-        (dict[str, int], "json"),
-        (bool, "yes|no"),
-        (Path, "path"),
-        (str, "text"),
-    ],
-)
-def test_types_are_shown_as_what_is_typed(annotation: Any, text: str) -> None:
-    assert fields.type_text(annotation) == text
-
-
-def test_json_is_read_for_mappings() -> None:
-    assert fields.from_text(dict[str, int], '{"a": 1}') == {"a": 1}
-    assert fields.from_text(dict[str, int], "{a") == "{a"
-
-
-@pytest.mark.parametrize(
-    ("words", "count"),
-    [("--threads 3", 3), ("x --threads=5 y", 5), ("--threads", None), ("--threads zero", None), ("--threads 0", None)],
-)
-def test_threads_are_read_before_flags_are_parsed(words: str, count: int | None) -> None:
-    assert threads.asked_threads(words.split()) == count
-
-
-def test_threads_are_set_for_every_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(set_num_threads=seen.append))
-    for name in threads.VARIABLES:
-        monkeypatch.setenv(name, "7")
-    assert threads.use_threads(None) == 7
-    assert threads.use_threads(2) == 2
-    assert [os.environ[name] for name in threads.VARIABLES] == ["2"] * 3
-    assert seen == [7, 2]
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    assert 1 <= threads.default_threads() <= (os.cpu_count() or 1)
-
-
-def test_user_text_is_never_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    look.table(("[b]a[/b]",), [["[red]x[/red]"], ["[/]"]])
-    look.problem(BadInput("[bold]p", "[/f]"))
-    out, err = capsys.readouterr()
-    assert "[b]a[/b]" in out
-    assert "[red]x[/red]" in out
-    assert err == "error: [bold]p\nfix: [/f]\n"

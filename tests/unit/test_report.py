@@ -3,184 +3,488 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markupsafe import Markup
+from report_sample import arm_results, claim_folder, evidence, finding, layer_rows, manifest, plain_folder, write
 
-from burnish.core.claim import ArmResult, Evidence, Figure, Finding, judge, settle
+from burnish.core.claim import Figure
+from burnish.core.errors import BadInput
+from burnish.report import (
+    Column,
+    Foot,
+    Head,
+    Row,
+    Section,
+    claim_page,
+    forest,
+    page,
+    palette,
+    profiles,
+    render,
+    table,
+    words,
+)
+from burnish.report import run_page as runs
+from burnish.report.citation import papers
+from burnish.report.folder import LayerRow, read
 
-ROLES = ("q", "k", "v", "o", "gate", "up", "down")
-ENVIRONMENT = {"python": "3.11.9", "system": "Linux x86_64", "cpus": "2", "burnish": "0.1.0", "torch": "2.13.0"}
-
-
-def write(path: Path, value: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value))
-
-
-def finding(name: str, text: str, estimate: float, half: float, margin: float = 0.0) -> Finding:
-    low, high = estimate - half, estimate + half
-    verdict = judge(low, high, margin, "below")
-    ends = {"estimate": estimate, "low": low, "high": high, "level": 0.95, "margin": margin, "side": "below"}
-    return Finding(criterion=name, text=text, items=64, verdict=verdict, **ends)
-
-
-def cell_label(arm: str, cell: dict[str, Any]) -> str:
-    words = [arm, f"{cell['bits']} bits", cell["target"], *([f"seed {cell['seed']}"] if "seed" in cell else [])]
-    return ", ".join(words)
-
-
-def arm_results() -> list[ArmResult]:
-    """The model as it was, and three arms in three cells; those that see text with two seeds."""
-    table = {
-        ("qkv", 3): {"rtn": (42.5, 0.557, 0.608), "gptq": (30.8, 0.202, 0.744), "boa": (27.8, 0.100, 0.817)},
-        ("whole", 3): {"rtn": (509.0, 2.90, 0.230), "gptq": (45.7, 0.661, 0.599), "boa": (41.1, 0.581, 0.614)},
-        ("qkv", 2): {"rtn": (502.0, 2.90, 0.196), "gptq": (44.5, 0.617, 0.592), "boa": (34.9, 0.387, 0.669)},
-    }
-    original = {"perplexity": {"estimate": 26.04, "low": 24.1, "high": 28.2}}
-    arms = [ArmResult(arm="fp", label="unquantized, wikitext2", cell={}, measures=original, seconds=0.0)]
-    for (target, bits), results in table.items():
-        for arm, (ppl, kl, top1) in results.items():
-            for seed in (0, 1) if arm != "rtn" else (None,):
-                cell = {"target": target, "bits": bits} | ({} if seed is None else {"seed": seed})
-                shift = 1 + 0.02 * (seed or 0)
-                measures = {
-                    "perplexity": {"estimate": ppl * shift, "low": ppl * shift * 0.93, "high": ppl * shift * 1.08},
-                    "kl": {"estimate": kl * shift, "low": kl * shift * 0.94, "high": kl * shift * 1.06},
-                    "top1": {"estimate": top1, "low": top1 - 0.012, "high": top1 + 0.012},
-                }
-                seconds = {"rtn": 72.0, "gptq": 422.0, "boa": 498.0}[arm] * shift
-                weights = {"weights": 16 * "3f9a"}
-                label = cell_label(arm, cell)
-                arms.append(ArmResult(arm=arm, label=label, cell=cell, measures=measures, seconds=seconds, **weights))
-    return arms
+# -- the pages --------------------------------------------------------------------------------------------------
 
 
-def evidence(**changes: Any) -> Evidence:
-    """A claim as it is measured on a small model."""
-    findings = [
-        finding("kl-3-whole", "3 bits, whole model: BoA's KL from the original is below GPTQ's.", -0.080, 0.018),
-        finding("kl-3-qkv", "3 bits, q, k, v only: BoA's KL from the original is below GPTQ's.", -0.102, 0.009),
-        finding("kl-2-qkv", "2 bits, q, k, v only: BoA's KL from the original is below GPTQ's.", -0.230, 0.025),
-        finding("ratio-qkv", "3 bits, q, k, v only: BoA's KL is less than 0.75 of GPTQ's.", 0.495, 0.04, 0.75),
-        finding("ratio-whole", "3 bits, whole model: BoA's KL is less than 0.95 of GPTQ's.", 0.879, 0.03, 0.95),
+class Audit(HTMLParser):
+    """Reads a page as a browser does, and notes whatever a page that stands alone must not have."""
+
+    KNOWN = re.compile(
+        "html|head|meta|title|style|body|main|header|footer|nav|section|h[1-5]|p|ul|li|a|d[ltd]|div|span|small|figure|"
+        "figcaption|details|summary|table|caption|thead|tbody|t[rhd]|pre|code|svg|g|path|rect|text|line|defs|clippath"
+    )
+    VOID = frozenset({"meta"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.wrong: list[str] = []
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.words: list[str] = []
+        self.headings: list[str] = []
+        self.feed(page)
+        self.wrong += [f"not closed: {self.open}"] if self.open else []
+        self.wrong += [f"{name} twice" for name in set(self.ids) if self.ids.count(name) > 1]
+        self.wrong += [f"{link} leads nowhere" for link in self.links if link[0] == "#" and link[1:] not in self.ids]
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.wrong += [f"<{tag}>"] if not self.KNOWN.fullmatch(tag) else []
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(str(value))
+            elif name == "href":
+                self.links.append(str(value))
+                self.wrong += [f"link to {value}"] if not re.match(r"#|https://arxiv\.org/abs/", str(value)) else []
+            elif name == "aria-labelledby":
+                self.links.append(f"#{value}")
+            elif name.startswith("on") or name in ("src", "srcset", "data", "style", "xlink:href"):
+                self.wrong.append(f"{tag} {name}={value}")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(f"</{tag}> closes nothing")
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+        if self.open and self.open[-1] in ("h1", "h2"):
+            self.headings.append(data)
+
+
+def audit(path: Path) -> Audit:
+    page = path.read_text(encoding="utf-8")
+    found = Audit(page)
+    assert found.wrong == []
+    assert "url(" not in re.sub(r"url\(#[\w-]+\)", "", page)
+    return found
+
+
+@pytest.fixture(scope="module")
+def claim(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Audit]:
+    path = render([claim_folder(tmp_path_factory.mktemp("runs") / "boa")])
+    return path, audit(path)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Audit]:
+    path = render([plain_folder(tmp_path_factory.mktemp("runs") / "a")])
+    return path, audit(path)
+
+
+def test_a_claims_page_tells_the_verdict_and_what_stands_behind_it(claim: tuple[Path, Audit]) -> None:
+    path, page = claim
+    assert path == path.parent / "report.html"
+    assert path.parent.name == "boa"
+    assert page.headings == [
+        "BoA keeps a model closer to the original than GPTQ at the same number of bits",
+        "The criteria",
+        "The arms",
+        "The paper's figures beside ours",
+        "Error by layer",
+        "Sizes",
+        "Time and memory",
+        "How it ran",
+        "Where the weights come from",
+        "Data and digests",
+        "The machine",
+        "References",
     ]
-    values: dict[str, Any] = {
-        "claim": "boa",
-        "sentence": "BoA keeps a model closer to the original than GPTQ at the same number of bits",
-        "verdict": settle(found.verdict for found in findings),
-        "findings": findings,
-        "arms": arm_results(),
-        "figures": [
-            Figure(
-                where="Table 10, OPT-125M, 3 bits", numbers={"FP": 27.65, "RTN": 233.9, "GPTQ": 50.75, "BoA": 31.95}
-            ),
-            Figure(where="Table 10, OPT-125M, 2 bits", numbers={"FP": 27.65, "RTN": 1e4, "GPTQ": 411.3, "BoA": 85.63}),
-            Figure(where="Qwen2.5-0.5B, 3 bits", numbers={"BoA": 20.12}, source="the authors' README"),
-        ],
-        "model": "smollm2-135m",
-        "lineage": ["weights were dequantized from Q4_1 (embedding from Q8_0)"],
-        "data": {"calibration": "sha256:9b1f0c2d77aa", "test": "sha256:04d2c11e35b8"},
-        "scale": "full",
-        "environment": ENVIRONMENT,
-        "digests": {"rtn": "5f3e…", "gptq": "77a0…", "boa": "c1d9…"},
-        "command": "burnish claim boa --scale full --out runs/boa",
-        "minutes": 41.3,
-        "date": "2026-11-30T14:06:00+00:00",
-    }
-    return Evidence(**{**values, **changes})
+    for said in (
+        "Holds for smollm2-135m: all 5 criteria are met.",
+        "3 bits, whole model: BoA's KL from the original is below GPTQ's: −0.080 [−0.098, −0.062]: holds.",
+        "weights were dequantized from Q4_1",
+        "Table 10, OPT-125M, 3 bits 27.65 233.9 50.75 31.95",
+        "whole · 3 bits 26.0 509 46.2 41.5",
+        "boa, seed 1",
+        "538 MB",
+        "damping raised to 2 %",
+        "Attention-aware Post-training Quantization",
+        "burnish claim boa --scale full --out runs/boa",
+    ):
+        assert said in page.text, said
+    # The paper stands in the method's file and in the claim's: it is cited once.
+    assert page.text.count("Attention-aware Post-training") == 1
 
 
-def layer_rows(
-    arms: tuple[str, ...] = ("rtn", "gptq", "boa"), bits: int = 3, named: bool = True
-) -> list[dict[str, Any]]:
-    """Errors of 30 blocks of 7 linear maps, as methods record them, or as a claim does, which adds the arm."""
-    rng = np.random.default_rng(0)
-    level = {"rtn": 0.09, "gptq": 0.022, "boa": 0.016}
-    role_level = dict(zip(ROLES, (0.5, 0.4, 1.4, 1.0, 0.9, 1.1, 1.8), strict=True))
-    rows = []
-    for arm in arms:
-        for block in range(30):
-            for role in ROLES:
-                rise = np.exp(0.035 * block + rng.normal(0, 0.16))
-                gain = 0.45 if arm == "boa" and role in "qk" else 1.0
-                error = float(level[arm] * role_level[role] * rise * gain)
-                where = "self_attn" if role in "qkvo" else "mlp"
-                site = f"model.layers.{block}.{where}.{role}_proj"
-                row = {"block": block, "site": site, "role": role, "error": error, "bits": bits}
-                if named:
-                    cell = {"target": "whole", "bits": bits} | ({} if arm == "rtn" else {"seed": 0})
-                    row["arm"] = cell_label(arm, cell)
-                note = "damping raised to 2 %" if arm != "rtn" and role == "down" and block in (1, 29) else ""
-                rows.append({**row, "weight_error": error * 0.6, "damping": 0.01, "note": note})
-    return rows
+def test_a_plain_runs_page_has_a_headline_and_what_the_folder_holds(plain: tuple[Path, Audit]) -> None:
+    _, page = plain
+    first, *rest = page.headings
+    assert first.replace("\N{NO-BREAK SPACE}", " ") == "boa on smollm2-135m at 3 bits: perplexity 41.1, KL 0.581"
+    assert rest == ["What was asked", "The items", "Error by layer", "How it ran", "The machine", "References"]
+    assert "The run took 8.3 min and held at most 2.14 GB of memory." in page.text
+    # The program's folder is nobody's business.
+    assert "burnish compress boa smollm2-135m --bits 3 --out runs/a" in page.text
+    assert "/home/me" not in page.text
 
 
-def manifest(**changes: Any) -> dict[str, Any]:
-    values = {
-        "status": "done",
-        "request": {
-            "use": "boa",
-            "settings": {"bits": 3, "sym": False, "group": -1, "block_v": True, "qparam": "Hessian"},
-            "goods": {"model": "smollm2-135m", "calib": "builtin:calibration"},
-            "burnish": "0.1.0",
-        },
-        "seed": 0,
-        "metrics": {"ppl": 41.1, "kl": {"estimate": 0.581, "low": 0.55, "high": 0.612}, "top1": 0.614},
-        "minutes": 8.3,
-        "peak_memory_mb": 2143.0,
-        "environment": ENVIRONMENT,
-        "command": ["/home/me/.venv/bin/burnish", "compress", "boa", "smollm2-135m", "--bits", "3", "--out", "runs/a"],
-        "updated": "2026-11-30T14:06:00+00:00",
-    }
-    return {**values, **changes}
+def test_every_colour_of_the_charts_has_a_dark_counterpart(
+    claim: tuple[Path, Audit], plain: tuple[Path, Audit]
+) -> None:
+    known = {colour.light for colour in palette.ALL}
+    for path, _ in (claim, plain):
+        page = path.read_text(encoding="utf-8")
+        used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-fA-F]{3,8}|rgb[^"]*|[a-z]+)"', page))
+        assert used - known <= {"none", "transparent"}
+        assert len(used & known) > 3
+        assert all(f'[fill="{colour}"]' in page for colour in known)
+    assert len(known) == len(palette.ALL)
 
 
-def events(path: Path, steps: tuple[str, ...] = ("hessians", "round")) -> None:
-    rng = np.random.default_rng(1)
-    lines = [{"at": "2026-11-30T14:00:00.000+00:00", "kind": "start"}]
-    for step in steps:
-        for block in range(30):
-            seconds = round(float(rng.gamma(30, 0.2 if step == "round" else 0.07)), 3)
-            lines.append({"at": "", "kind": "link", "step": step, "key": f"block-{block}", "seconds": seconds})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+def test_charts_are_drawn_for_both_widths_and_described(claim: tuple[Path, Audit]) -> None:
+    page = claim[0].read_text(encoding="utf-8")
+    drawings = re.findall(r'<svg class="(wide|narrow)" role="img" aria-label="([^"]+)" viewBox="0 0 ([\d.]+)', page)
+    assert [kind for kind, _, _ in drawings] == ["wide", "narrow"] * 6
+    assert all(float(width) <= (760 if kind == "wide" else 360) for kind, _, width in drawings)
+    assert all(len(label) > 20 for _, label, _ in drawings)
 
 
-def items(path: Path, count: int) -> None:
-    rng = np.random.default_rng(2)
-    nll = rng.gamma(40, 0.092, count)
-    rows = {
-        "item_id": [f"window-{number}" for number in range(count)],
-        "model": ["smollm2-135m"] * count,
-        "nll": nll,
-        "kl": rng.gamma(9, 0.064, count),
-        "right": rng.integers(0, 2, count),
-        "tokens": [511] * count,
-    }
-    pq.write_table(pa.table(rows), path)
+def test_several_runs_are_compared_and_then_told(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "run.json", manifest())
+    write(tmp_path / "b" / "run.json", manifest(status="failed", error="DoesNotFit: too big", metrics={"ppl": 45.7}))
+    path = render([tmp_path / "a", tmp_path / "b", tmp_path / "a"])
+    page = audit(path)
+    assert path == tmp_path / "report.html"
+    assert page.headings[0] == "2 runs side by side"
+    assert {"#run-1", "#run-2"} <= set(page.links)
+    assert "The run failed: DoesNotFit: too big" in page.text
+    assert "✓ done 41.1 0.581 [0.550, 0.612] 0.614 8.3 min 2.14 GB" in page.text
+    assert "✕ failed 45.7 – – 8.3 min 2.14 GB" in page.text
 
 
-def claim_folder(folder: Path) -> Path:
-    found = evidence()
-    request = {"claim": "boa", "model": "smollm2-135m", "scale": "full"}
-    command = ["/home/me/.venv/bin/burnish", "claim", "boa"]
-    write(folder / "run.json", manifest(request=request, command=command, minutes=41.3))
-    (folder / "evidence.json").write_text(found.model_dump_json())
-    write(folder / "layers.json", layer_rows())
-    sizes = {"float32 checkpoint": 538_090_408, "artifact (compressed-tensors)": 168_400_120, "GGUF source": 92_360_000}
-    write(folder / "sizes.json", sizes)
-    for arm in ("gptq", "boa"):
-        events(folder / "parts" / arm / "events.jsonl", ("round",))
-    return folder
+def test_what_is_not_there_is_not_told(tmp_path: Path) -> None:
+    write(tmp_path / "run.json", {"status": "done"})
+    page = audit(render([tmp_path], tmp_path / "elsewhere" / "page.html"))
+    assert page.headings == [tmp_path.name]
+    assert "<svg" not in (tmp_path / "elsewhere" / "page.html").read_text()
 
 
-def plain_folder(folder: Path, count: int = 240, **changes: Any) -> Path:
-    write(folder / "run.json", manifest(**changes))
-    write(folder / "layers.json", layer_rows(("boa",), named=False))
-    events(folder / "events.jsonl")
-    items(folder / "items.parquet", count)
-    return folder
+# -- what comes from outside ------------------------------------------------------------------------------------
+
+EVIL = '"><script>alert(1)</script><img src=x onerror=alert(1)>\x00'
+
+
+def test_text_from_outside_stays_text(tmp_path: Path) -> None:
+    criterion = finding(EVIL, f"{EVIL}: {EVIL}", 0.1, 0.2).model_copy(update={"note": EVIL})
+    arm = arm_results()[-1].model_copy(update={"label": EVIL, "cell": {EVIL: EVIL}, "weights": EVIL})
+    arm = arm.model_copy(update={"measures": {EVIL: {"estimate": 1.0, "low": 0.5, "high": 2.0}}})
+    texts = dict.fromkeys(("claim", "sentence", "model", "scale", "multiplicity", "command", "date"), EVIL)
+    pairs = {key: {EVIL: EVIL} for key in ("data", "environment", "digests")}
+    shown = [Figure(where=EVIL, numbers={EVIL: 1.0}, measure=EVIL, source=EVIL)]
+    told = evidence(findings=[criterion] * 2, arms=[arm], figures=shown, lineage=[EVIL], **texts, **pairs)
+    for name in ("claim", "plain"):
+        folder = tmp_path / name
+        request = {"use": EVIL, "settings": {EVIL: EVIL}, "goods": {EVIL: EVIL}}
+        metrics = {EVIL: 1.0, "text": EVIL}
+        write(folder / "run.json", manifest(request=request, metrics=metrics, error=EVIL, status=EVIL, command=[EVIL]))
+        write(folder / "layers.json", [{"arm": EVIL, "block": 0, "role": EVIL, "error": 0.1, "note": EVIL}])
+        write(folder / "sizes.json", {EVIL: 10})
+        event = {"kind": "link", "step": EVIL, "key": EVIL, "seconds": 1}
+        (folder / "events.jsonl").write_text(json.dumps(event) + "\n")
+        rows = {"item_id": [EVIL] * 3, "model": [EVIL] * 3, EVIL: [1.0, 2.0, 4.0]}
+        pq.write_table(pa.table(rows), folder / "items.parquet")
+        pq.write_table(pa.table({EVIL: [EVIL]}), folder / "table.parquet")
+    (tmp_path / "claim" / "evidence.json").write_text(told.model_dump_json())
+    path = render([tmp_path / "claim", tmp_path / "plain"])
+    page = audit(path)
+    assert page.text.count("<script>alert(1)</script>") > 40
+    assert "<script" not in path.read_text(encoding="utf-8").lower()
+
+
+@pytest.mark.parametrize("name", ["run.json", "evidence.json", "layers.json", "sizes.json"])
+@pytest.mark.parametrize(
+    "content", ["", "{", "null ,", "7", '"text"', '{"a": "\\ud800"}', '[{"block": []}]', "[" * 9999]
+)
+def test_a_damaged_file_is_told_and_harms_nothing_else(tmp_path: Path, name: str, content: str) -> None:
+    write(tmp_path / "run.json", manifest(request={"use": "nothing"}))
+    (tmp_path / name).write_text(content)
+    page = audit(render([tmp_path]))
+    assert re.search(f"{name}[^.]* (is|are) damaged", page.text)
+
+
+def test_damaged_parts_of_a_file_are_left_out(tmp_path: Path) -> None:
+    write(tmp_path / "run.json", manifest(minutes="soon", seed=[]))
+    good, bad = layer_rows(("boa",))[0], {"arm": "boa", "block": "first"}
+    write(tmp_path / "layers.json", [good, bad])
+    (tmp_path / "events.jsonl").write_text(
+        '{"kind": "link"\n{"kind": "link", "step": "s", "key": "k", "seconds": 2}\n{"at'
+    )
+    (tmp_path / "items.parquet").write_text("no")
+    (tmp_path / "table.parquet").write_text("no")
+    found = read(tmp_path)
+    assert [len(found.layers), len(found.events)] == [1, 1]
+    assert found.manifest.metrics["ppl"] == 41.1
+    assert [note.partition(":")[0].partition(" is")[0] for note in found.notes] == [
+        "layers.json",
+        "events.jsonl",
+        "run.json",
+        "items.parquet",
+        "table.parquet",
+    ]
+    assert "1 of 2 rows are damaged" in found.notes[0]
+    assert "minutes, seed" in found.notes[2]
+
+
+def test_folders_without_a_run_are_refused_together(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="nothing to report"):
+        render([])
+    with pytest.raises(BadInput, match=r"no run\.json in"):
+        render([tmp_path])
+    with pytest.raises(BadInput) as caught:
+        render([tmp_path, tmp_path / "absent"])
+    assert f"there is no run.json in {tmp_path}\n" in caught.value.problem
+    assert f"there is no folder {tmp_path / 'absent'}" in caught.value.problem
+    write(tmp_path / "run.json", {})
+    with pytest.raises(BadInput, match="cannot be written"):
+        render([tmp_path], tmp_path)
+
+
+# -- the pieces -------------------------------------------------------------------------------------------------
+
+
+def test_pages_of_other_parts_can_be_made_of_the_same_pieces() -> None:
+    rows = [{"who": "<b>", "count": 12345, "share": None}, {"who": "b", "count": 2, "share": 0.25, "in": "there"}]
+    body = table(rows, ["who", Column("count", "how many"), "share"], caption="Who & what", group="in")
+    made = page(Head("A page"), [Section("One", body, parts=[Section("Two", Markup(""))])], Foot(["do it"]))
+    found = Audit(made)
+    assert found.wrong == []
+    assert found.headings == ["A page", "One"]
+    assert "who how many share <b> 12,345 – there b 2 0.250" in found.text
+    assert made.count('class="number"') == 6
+    assert "This command gives it again: do it" in found.text
+
+
+def test_forest_keeps_scales_apart_and_draws_what_has_no_bounds() -> None:
+    rows = [
+        Row("far", -8.0, -9.0, -7.0, 0.0, verdict="holds"),
+        Row("near", -0.08, -0.1, -0.06, 0.0, verdict="holds"),
+        Row("near too", -0.05, -0.1, 0.02, 0.0, verdict="undecided"),
+        Row("unbounded \x00", 0.4, -math.inf, math.inf, 0.5, verdict="undecided"),
+        Row("unknown", math.nan, -math.inf, math.inf, 0.5),
+    ]
+    drawn = forest(rows)
+    narrow = drawn.partition('<svg class="narrow"')[2].partition(">")[2]
+    assert narrow.count("margin 0<") == 2
+    assert narrow.count("margin 0.5<") == 1
+    assert "✓ −8.0 [−9.0,\N{NO-BREAK SPACE}−7.0]" in narrow
+    assert "? 0.400 [−∞,\N{NO-BREAK SPACE}∞]" in narrow
+    assert "unknown" not in narrow
+    assert forest([]) == forest(rows[-1:]) == ""
+
+
+def test_findings_of_several_cells_stand_under_what_they_share() -> None:
+    texts = ["3 bits: A is lower.", "2 bits: A is lower.", "3 bits: B is lower.", "no cell"]
+    rows = claim_page.rows_of([finding("f", text, 0.1, 0.2) for text in texts])
+    assert [(row.group, row.label) for row in rows] == [
+        ("A is lower.", "3 bits"),
+        ("A is lower.", "2 bits"),
+        ("", "3 bits: B is lower."),
+        ("", "no cell"),
+    ]
+
+
+def test_an_arm_belongs_to_every_cell_that_agrees_with_its_own() -> None:
+    places = dict(claim_page.places_of(evidence()))
+    assert [name.replace("\N{NO-BREAK SPACE}", " ") for name in places] == [
+        "qkv · 3 bits",
+        "whole · 3 bits",
+        "qkv · 2 bits",
+    ]
+    for members in places.values():
+        assert [arm.arm for arm in members] == ["fp", "rtn", "gptq", "gptq", "boa", "boa"]
+    looks = claim_page.looks_of(evidence())
+    assert list(looks) == ["unquantized", "rtn", "gptq", "boa"]
+    assert looks["boa"].colour == palette.SERIES[0].light
+
+
+@pytest.mark.parametrize(
+    ("halves", "said"),
+    [
+        ([0.01, 0.02], "Holds for smollm2-135m: all 2 criteria are met."),
+        ([0.01], "Holds for smollm2-135m: its one criterion is met."),
+        ([0.01, 0.2], "Undecided for smollm2-135m: the interval of 1 of 2 criteria reaches across the margin"),
+        ([0.01, -0.2], "Does not hold for smollm2-135m: 1 of 2 criteria lies on the wrong side of the margin."),
+        ([], "Undecided for smollm2-135m: no criterion was measured."),
+    ],
+)
+def test_the_verdict_is_said_in_words(halves: list[float], said: str) -> None:
+    found = [finding("f", f"text {half}", -0.1 if half > 0 else 0.3, abs(half)) for half in halves]
+    verdicts = [one.verdict for one in found]
+    order = ["does not hold", "undecided", "holds"]
+    verdict = min(verdicts, key=order.index, default="undecided")
+    told = evidence(findings=found, verdict=verdict)
+    assert words.verdict_sentence(told).startswith(said)
+    assert (words.deciding(told) or finding("f", "", 0, 1)).verdict == verdict
+
+
+def test_methods_that_see_no_text_have_their_weights_errors_shown() -> None:
+    rows = [LayerRow(block=block, role="q", weight_error=0.01 * (block + 1), bits=4) for block in range(3)]
+    section = runs.layers(rows, {}, {}, "rtn")
+    assert section is not None
+    assert "‖ΔW‖²" in section.body
+    assert "0.0300" in section.body
+    assert runs.layers([], {}, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([0.0, 1.0] * 40, "share of the items with each value"),
+        (list(np.linspace(0, 1, 40)), "one tick an item"),
+        (list(np.linspace(0, 1, 90) ** 2), "share of the items"),
+        ([1.0, 1.0 + 1e-15] * 40, "share of the items with each value"),
+        ([3.0] * 9, ""),
+        ([], ""),
+    ],
+)
+def test_items_are_drawn_as_their_number_and_values_ask(values: list[float], kind: str) -> None:
+    drawn, found = profiles.distribution({"a": np.array(values)}, "nll", palette.looks(["a"]))
+    assert found == kind
+    assert bool(drawn) == bool(kind)
+
+
+def test_nothing_heavy_is_imported_before_it_is_used(tmp_path: Path) -> None:
+    write(tmp_path / "run.json", manifest())
+    code = (
+        "import sys, pathlib, burnish.report as report\n"
+        f"report.render([pathlib.Path({str(tmp_path)!r})])\n"
+        "print([name for name in ('torch', 'transformers', 'datasets', 'altair', 'vl_convert') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    # The page cites the method's paper all the same: it is read off the source.
+    assert "Attention-aware" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert papers(["boa", "no such method", "burnish.claims.decide"]) == papers(["boa"])
+
+
+# -- the words --------------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_written_as_people_write_them() -> None:
+    cases = {12345.6: "12,346", 509.0: "509", 41.08: "41.1", -0.0801: "−0.0801", 1e-7: "1.00×10⁻⁷", -1e12: "−1.00×10¹²"}
+    assert {value: words.number(value) for value in cases} == cases
+    assert [words.number(v) for v in (math.inf, -math.inf, math.nan, True, None, 1234)] == [
+        "∞",
+        "−∞",
+        "not a number",
+        "yes",
+        "–",
+        "1,234",
+    ]
+    assert words.interval(-0.0801, -0.0982, -0.0613) == ("−0.080", "[−0.098,\N{NO-BREAK SPACE}−0.061]")
+    assert words.interval(509, 470.2, 561.9) == ("509", "[470,\N{NO-BREAK SPACE}562]")
+    assert [words.duration(s) for s in (0.42, 41, 59.9, 332, 8000)] == [
+        "0.42 s",
+        "41 s",
+        "60 s",
+        "5.5 min",
+        "2.22 h",
+    ]
+    assert [words.size(s) for s in (538_090_408, 2048, 12)] == ["538 MB", "2.05 kB", "12.0 bytes"]
+    assert words.command_line(["/x/bin/burnish", "run", "a b.toml"]) == "burnish run 'a b.toml'"
+    assert words.command_line(["/x/burnish/cli/__main__.py", "env"]) == "burnish env"
+
+
+@given(st.floats(-1e300, 1e300), st.integers(2, 6))
+def test_a_written_number_is_the_number_to_the_digits_asked_for(value: float, digits: int) -> None:
+    text = words.number(value, digits).replace("−", "-").replace(",", "")
+    mantissa, _, power = text.partition("×10")
+    exponent = int(power.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")) or 0)
+    assert float(f"{mantissa}e{exponent}") == pytest.approx(value, rel=0.6 * 10 ** (1 - digits), abs=0)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3))
+def test_an_interval_keeps_its_order_and_its_ends_apart(values: list[float]) -> None:
+    low, middle, high = sorted(values)
+    texts = [*words.interval(middle, low, high)[1].strip("[]").split(",\N{NO-BREAK SPACE}")]
+    ends = [float(text.replace("−", "-").replace(",", "").replace("×10⁻", "e-").translate(_PLAIN)) for text in texts]
+    assert ends[0] <= ends[1]
+    if high - low > 1e-5:
+        assert ends[0] < ends[1]
+
+
+_PLAIN = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+
+
+# -- the colours ------------------------------------------------------------------------------------------------
+
+CONES = {
+    "all": np.eye(3),
+    "no red": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "no green": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "no blue": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+}
+"""Linear RGB as it is seen with cones missing: Machado, Oliveira and Fernandes 2009, severity 1."""
+
+
+def linear(colour: str) -> np.ndarray:
+    channels = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2.2's contrast ratio."""
+    dark, bright = sorted(float(linear(colour) @ [0.2126, 0.7152, 0.0722]) for colour in (one, other))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def lab(rgb: np.ndarray) -> np.ndarray:
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    xyz = to_xyz @ np.clip(rgb, 0, 1) / [0.9505, 1.0, 1.089]
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_colours_can_be_read_and_told_apart_by_everybody(mode: str) -> None:
+    shade = {colour.name: getattr(colour, mode) for colour in palette.ALL}
+    for text in ("ink", "muted", "link", "holds", "fails", "undecided"):
+        assert all(contrast(shade[text], shade[ground]) >= 4.5 for ground in ("page", "panel")), text
+    assert all(contrast(shade[text], shade["shade"]) >= 4.5 for text in ("ink", "muted", "holds", "fails", "undecided"))
+    series = [getattr(colour, mode) for colour in palette.SERIES]
+    assert all(contrast(colour, shade["page"]) >= 3 for colour in series)
+    for cones, matrix in CONES.items():
+        for one, other in combinations(series, 2):
+            apart = lab(np.array(matrix) @ linear(one)) - lab(np.array(matrix) @ linear(other))
+            assert np.linalg.norm(apart) >= 20, (cones, one, other)

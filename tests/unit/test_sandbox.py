@@ -503,6 +503,37 @@ def test_files_outside_cannot_be_changed(
     assert (outside / "secret.txt").read_text() != "the secret"
 
 
+@pytest.mark.parametrize("readable", [False, True])
+def test_modes_and_times_of_files_outside_stay(
+    walls: str, outside: Path, unwalled: Callable[[], str], readable: bool
+) -> None:
+    needs("writes")
+    code = """
+        import os, sys
+        for what in (
+            lambda: os.chmod(sys.argv[1], 0o640),
+            lambda: os.chmod(os.open(sys.argv[1], os.O_RDONLY), 0o640),
+            lambda: os.utime(sys.argv[1], (1, 2)),
+            lambda: os.setxattr(sys.argv[1], "user.mark", b"1"),
+        ):
+            try:
+                what()
+            except OSError:
+                pass
+    """
+    secret = outside / "secret.txt"
+    os.chown(secret, os.getuid(), os.getgid())
+    before = secret.stat()
+    argv = ["python", "-c", textwrap.dedent(code), str(secret)]
+    assert box(readable=[outside] if readable else []).run(argv).ok
+    after = secret.stat()
+    assert (after.st_mode, after.st_mtime, os.listxattr(secret)) == (before.st_mode, before.st_mtime, [])
+    unwalled()
+    if not strength.strength().as_other:
+        assert box().run(argv).ok
+        assert (stat.S_IMODE(secret.stat().st_mode), secret.stat().st_mtime) == (0o640, 2)
+
+
 def test_the_system_and_python_cannot_be_changed(walls: str) -> None:
     needs("writes")
     mark = f"mark-{uuid.uuid4().hex}"
@@ -606,6 +637,35 @@ def test_sockets_reach_the_host_without_walls(
     unwalled()
     reached = box().run(["python", "-c", TALK, json.dumps(servers)])
     assert reached.text.split() == [name for name, *_ in servers], reached
+
+
+def test_sockets_that_no_namespace_holds_cannot_be_opened(walls: str) -> None:
+    code = """
+        import socket
+        for family, kind in ((socket.AF_VSOCK, socket.SOCK_STREAM), (socket.AF_ALG, socket.SOCK_SEQPACKET)):
+            try:
+                socket.socket(family, kind)
+                print("opened")
+            except OSError:
+                pass
+    """
+    if b"opened" not in subprocess.check_output([sys.executable, "-c", textwrap.dedent(code)]):
+        pytest.skip("this machine has no such sockets")
+    for network in (False, True):
+        assert run(code, sandbox=box(network=network)).text == ""
+
+
+def test_memory_that_outlives_programs_cannot_be_made(walls: str) -> None:
+    code = """
+        import ctypes
+        libc = ctypes.CDLL(None)
+        semaphore, memory = libc.semget(0, 1, 0o600), libc.shmget(0, 4096, 0o600)
+        print(semaphore != -1, memory != -1)
+        libc.semctl(semaphore, 0, 0)
+        libc.shmctl(memory, 0, None)
+    """
+    assert run(code).text == "False False\n"
+    assert subprocess.check_output([sys.executable, "-c", textwrap.dedent(code)]) == b"True True\n"
 
 
 def test_a_program_may_talk_to_itself(strengths: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -778,8 +838,8 @@ def test_accepted_names_stay_inside(name: str) -> None:
 
 def test_bad_settings_and_programs_are_refused_with_all_their_faults() -> None:
     with pytest.raises(BadInput) as caught:
-        Sandbox(seconds=0, memory_mb=-1, readable=["/no/such/place"])
-    assert all(word in caught.value.problem for word in ("seconds", "memory_mb", "/no/such/place"))
+        Sandbox(seconds=0, memory_mb=-1, readable=["/no/such/place", "/"])
+    assert all(word in caught.value.problem for word in ("seconds", "memory_mb", "/no/such/place", "a / of their own"))
     with pytest.raises(BadInput) as caught:
         Program([], env={"A=B": "", "OK": "\0"})
     assert all(word in caught.value.problem for word in ("empty", "A=B", "OK"))

@@ -23,6 +23,7 @@ class Pattern(NamedTuple):
     base: str
     """Its class in `burnish.core.shapes`."""
     imports: str
+    """Further lines that import something light."""
     typing: str
     """What is imported for type checkers only: ``burnish --help`` must not import torch."""
     goods: str

@@ -10,9 +10,11 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -69,14 +71,17 @@ class Run:
         self.metrics: dict[str, Any] = {}
         self._began = time.monotonic()
         self._spent = 0.0
-        self._lock: Any = None
+        self._unlock: Callable[[], Any] = lambda: None
         self._root: Run = self
         self._open()
 
     @classmethod
     def scratch(cls, *, seed: int = 0) -> Run:
         """A run in a new temporary folder, for calls from Python that keep nothing."""
-        return cls(tempfile.mkdtemp(prefix="burnish-"), seed=seed)
+        folder = tempfile.mkdtemp(prefix="burnish-")
+        run = cls(folder, seed=seed)
+        weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
+        return run
 
     # -- the folder ---------------------------------------------------------------------------------------------
 
@@ -120,10 +125,12 @@ class Run:
             import fcntl
         except ImportError:
             return
-        self._lock = (self.folder / ".lock").open("w")
+        lock = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR)
+        self._unlock = weakref.finalize(self, os.close, lock)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            self.close()
             raise BadInput(
                 f"another process is working in {self.folder}", "wait for it, or choose another --out"
             ) from None
@@ -158,14 +165,12 @@ class Run:
 
     def close(self) -> None:
         """Let another process use the folder."""
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._unlock()
 
     def sub(self, name: str) -> Run:
         """A part of this run (one step of a recipe, one arm of a claim) with journals and blobs of its own."""
         part = object.__new__(Run)
-        part.__dict__ = {**self.__dict__, "folder": self.folder / "parts" / slug(name), "metrics": {}, "_lock": None}
+        part.__dict__ = {**self.__dict__, "folder": self.folder / "parts" / slug(name), "metrics": {}, "_unlock": lambda: None}
         part.folder.mkdir(parents=True, exist_ok=True)
         return part
 

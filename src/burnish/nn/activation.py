@@ -16,7 +16,9 @@ class TokenGrid:
 
     Attributes:
         bits: 2 to 8.
-        sym: Levels -2^(bits-1) … 2^(bits-1) - 1 around zero; else a scale and an integer zero point.
+        sym: Levels -2^(bits-1) … 2^(bits-1) - 1 around zero, a step being max|x| / (2^(bits-1) - 0.5): the dynamic
+            per-token grid of compressed-tensors, so that an exported model computes the same numbers. Else a scale and
+            an integer zero point.
         clip: Fraction of the range that the grid covers.
     """
 
@@ -29,7 +31,8 @@ class TokenGrid:
         wide = x.float()
         if self.sym:
             half = 2 ** (self.bits - 1)
-            scale = (wide.abs().amax(-1, keepdim=True) * self.clip / (half - 0.5)).clamp_(min=1e-12)
+            scale = wide.abs().amax(-1, keepdim=True) * self.clip / (half - 0.5)
+            scale.masked_fill_(scale == 0, 1.0)
             return (wide / scale).round_().clamp_(-half, half - 1).mul_(scale).to(x.dtype)
         top = 2**self.bits - 1
         low = wide.amin(-1, keepdim=True).clamp_(max=0) * self.clip

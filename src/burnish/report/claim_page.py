@@ -16,6 +16,15 @@ from burnish.report.page import Column, Head, Section, figure, folded, listed, m
 
 SMOKE = "This is the smoke scale: it shows that the machinery works, and its verdict decides nothing."
 
+COSTS = (
+    ("seconds", "time", lambda seconds: words.duration(seconds) if seconds else words.ABSENT),
+    ("size", "size", lambda count: words.size(count) if count else words.ABSENT),
+)
+"""Columns of what an arm costs: key, title, and how it is shown."""
+
+MOST_OPEN = 24
+"""Rows up to which the table of the arms stands open."""
+
 
 def head(evidence: Evidence, notes: Sequence[str] = (), tiles: Sequence[tuple[str, str]] = ()) -> Head:
     """The claim's sentence, the verdict in words, and the finding that settles it."""
@@ -41,7 +50,7 @@ def head(evidence: Evidence, notes: Sequence[str] = (), tiles: Sequence[tuple[st
 
 
 def scale_of(evidence: Evidence) -> str:
-    """ "full scale"; empty when the evidence does not say."""
+    """Such as "full scale"; empty when the evidence does not say."""
     return f"{evidence.scale} scale" if evidence.scale else ""
 
 
@@ -149,27 +158,17 @@ def arms(evidence: Evidence, sizes: Mapping[str, float]) -> Section | None:
             named = [name_of(arm), *([_seed(arm)] if seeded and _seed(arm) else [])]
             row: dict[str, Any] = {"cell": cell, "arm": ", ".join(named)}
             size = known.get(arm.arm.casefold(), known.get(name_of(arm).casefold()))
-            row |= {name: value for name, value in arm.measures.items() if "estimate" in value}
+            row |= {f"measure {name}": value for name, value in arm.measures.items() if "estimate" in value}
             rows.append({**row, "seconds": arm.seconds or None, "size": size})
     drawing = charts.dots(points, looks_of(evidence))
     columns = [Column("arm", "arm")]
-    columns += [Column(name, words.title_of(name), hint=words.meaning_of(name)) for name in measures]
+    columns += [Column(f"measure {name}", words.title_of(name), hint=words.meaning_of(name)) for name in measures]
     columns += [Column(key, title, show) for key, title, show in COSTS if any(row[key] for row in rows)]
     body = Markup("<figure>{}</figure>").format(drawing) if drawing else Markup("")
     full = table(rows, columns, caption="How each arm did in each cell", group="cell")
     body += folded(f"All arms in all cells ({len(rows)} rows)", full) if len(rows) > MOST_OPEN else full
     told = [f"{words.title_of(name)}: {words.meaning_of(name)}" for name in measures if words.meaning_of(name)]
     return Section("The arms", body + (listed(told, "quiet") if told else Markup("")))
-
-
-COSTS = (
-    ("seconds", "time", lambda seconds: words.duration(seconds) if seconds else words.ABSENT),
-    ("size", "size", lambda count: words.size(count) if count else words.ABSENT),
-)
-"""Columns of what an arm costs: key, title, and how it is shown."""
-
-MOST_OPEN = 24
-"""Rows up to which the table of the arms stands open."""
 
 
 def _seed(arm: ArmResult) -> str:
@@ -217,7 +216,7 @@ def _beside(evidence: Evidence, measure: str) -> Markup:
             rows.append({"source": source, "where": fig.where})
             for name, value in fig.numbers.items():
                 names.setdefault(name.casefold(), name)
-                rows[-1][name.casefold()] = Markup("{}").format(words.as_given(value))
+                rows[-1][f"arm {name.casefold()}"] = Markup("{}").format(words.as_given(value))
     for cell, members in places_of(evidence):
         row: dict[str, Any] = {"source": f"Here, {evidence.model}", "where": cell or "all items"}
         for arm in members:
@@ -230,9 +229,9 @@ def _beside(evidence: Evidence, measure: str) -> Markup:
             if found:
                 key = arm.arm.casefold() if arm.arm.casefold() in names else name_of(arm).casefold()
                 names.setdefault(key, name_of(arm))
-                row[key] = sum(found) / len(found)
+                row[f"arm {key}"] = sum(found) / len(found)
         rows.append(row)
-    columns = [Column("where", "where"), *(Column(key, name, right=True) for key, name in names.items())]
+    columns = [Column("where", "where"), *(Column(f"arm {key}", name, right=True) for key, name in names.items())]
     return table(rows, columns, caption=f"{words.title_of(measure)}: the paper's figures and ours", group="source")
 
 

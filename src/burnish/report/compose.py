@@ -148,7 +148,7 @@ def comparison(runs: Sequence[RunFolder], names: Sequence[str]) -> Section:
                     number, name, run_page.asked(run.manifest)
                 ),
                 "end": mark(chip) if chip else run.manifest.status,
-                **{key: metrics.get(key) for key in kept if run_page.is_number(metrics.get(key))},
+                **{f"metric {key}": metrics[key] for key in kept if run_page.is_number(metrics.get(key))},
                 "time": None if run.manifest.minutes is None else 60 * run.manifest.minutes,
                 "memory": run.manifest.peak_memory_mb,
             }
@@ -156,7 +156,7 @@ def comparison(runs: Sequence[RunFolder], names: Sequence[str]) -> Section:
     columns = [
         Column("run"),
         Column("end", "outcome"),
-        *(Column(name, words.title_of(name)) for name in kept),
+        *(Column(f"metric {name}", words.title_of(name)) for name in kept),
         Column("time", "time", lambda value: words.ABSENT if value is None else words.duration(value)),
         Column("memory", "peak memory", lambda value: words.size(1e6 * value) if value else words.ABSENT),
     ]

@@ -122,10 +122,21 @@ def _load(path: Path, notes: list[str]) -> Any:
     if not path.exists():
         return None
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return _parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         notes.append(f"{path.name} is damaged and was left out: {_first_line(error)}")
         return None
+
+
+def _parse(text: str) -> Any:
+    """The value that JSON text stands for.
+
+    Raises:
+        ValueError: it is not JSON, or holds half a character (an escaped lone surrogate), which no page can show.
+    """
+    value = json.loads(text)
+    json.dumps(value, ensure_ascii=False).encode("utf-8")
+    return value
 
 
 def _manifest(path: Path, notes: list[str]) -> Manifest:
@@ -176,7 +187,7 @@ def _events(path: Path, part: str, notes: list[str]) -> list[Event]:
     raw, damaged = [], 0
     for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(line)
+            row = _parse(line)
         except (ValueError, RecursionError):
             damaged += number < len(lines)
             continue

@@ -111,7 +111,7 @@ class _Layout:
 
 def _wide(rows: Sequence[Row], width: float, top: float) -> _Layout:
     """Labels at the left, intervals in the middle, figures at the right."""
-    left, right = 0.4 * width, width - 178
+    left, right = 0.38 * width, width - 196
     texts, lanes = [], []
     for row in rows:
         lines = wrap(row.label, left - 20)

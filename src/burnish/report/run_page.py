@@ -175,8 +175,11 @@ def _layer_figure(rows: Sequence[tuple[str, LayerRow]], looks: Mapping[str, pale
     ]
     shown = [name for name in looks if any(name in errors for errors in means.values())]
     data = table(
-        [{"group": f"block {block}", "role": role, **errors} for (block, role), errors in means.items()],
-        ["role", *(Column(name, name) for name in shown)],
+        [
+            {"group": f"block {block}", "role": role} | {f"arm {arm}": error for arm, error in errors.items()}
+            for (block, role), errors in means.items()
+        ],
+        ["role", *(Column(f"arm {name}", name) for name in shown)],
         caption="Relative error by block and linear map",
         group="group",
     )

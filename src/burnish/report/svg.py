@@ -83,7 +83,7 @@ def _one(chart: alt.TopLevelMixin, kind: str, label: str) -> Markup:
     import vl_convert
 
     # Altair would check every part against its schema: most of the time that a chart takes.
-    spec = {**chart.to_dict(validate=False), "config": CONFIG}
+    spec = _printable({**chart.to_dict(validate=False), "config": CONFIG})
     drawn = vl_convert.vegalite_to_svg(spec)
     box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)
     if box is None:
@@ -96,6 +96,18 @@ def _one(chart: alt.TopLevelMixin, kind: str, label: str) -> Markup:
     inside = re.sub(r"url\(#(\w+)\)", rf"url(#{mark}-\1)", inside)
     opening = Markup('<svg class="{}" role="img" aria-label="{}" viewBox="0 0 {} {}" width="{}" height="{}">')
     return opening.format(kind, label, width, height, width, height) + Markup(inside)
+
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _printable(value: Any) -> Any:
+    """The same without characters that SVG cannot hold: at one of them, vl-convert ends the whole process."""
+    if isinstance(value, str):
+        return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, dict):
+        return {key: _printable(part) for key, part in value.items()}
+    return [_printable(part) for part in value] if isinstance(value, list) else value
 
 
 def wrap(text: str, width: float, size: float = 13) -> list[str]:

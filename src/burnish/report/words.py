@@ -101,9 +101,9 @@ def interval(estimate: float, low: float, high: float) -> tuple[str, str]:
 
 def duration(seconds: float) -> str:
     """A time span: "0.4 s", "41 s", "5.6 min", "2.4 h"."""
-    if seconds < 59.5:
+    if seconds < 60:
         return f"{number(float(seconds), 2)} s"
-    if seconds < 3570:
+    if seconds < 3600:
         return f"{number(seconds / 60, 2 if seconds < 594 else 3)} min"
     return f"{number(seconds / 3600, 3)} h"
 
@@ -117,7 +117,7 @@ def size(count: float) -> str:
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """ "1 item", "2 items"."""
+    """A count with its noun: "1 item", "2 items"."""
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
 
 

@@ -13,8 +13,8 @@ program and watches it. The walls depend on what the system permits (`Sandbox.le
   folders, unix sockets are refused, since a socket file in them would lead out.)
 * ``landlock`` (Linux where user namespaces are forbidden, as in many containers and on Ubuntu 24.04): the kernel's
   Landlock rules confine files and, from Linux 6.12 on, signals; a seccomp filter refuses sockets. Shared memory in
-  /dev/shm and Python's `multiprocessing` locks do not work; names, modes and times of files can be seen or, where the
-  user owns them, modes and times changed.
+  /dev/shm and the locks of Python's `multiprocessing` do not work there, and unless the caller is root, changes of
+  modes and times of files have no effect. A program can see that files exist, but not what is in them.
 * ``process`` (others, macOS among them): resource limits, a clean environment and a clean end, but no walls.
 
 A level that lacks a guarantee is refused unless `allow_weaker` is set; `Sandbox.lacks` says what is lacking and why.
@@ -180,6 +180,8 @@ class Sandbox:
             f"{name} is {getattr(self, name)}, and must be positive" for name in limits if getattr(self, name) <= 0
         ]
         faults += [f"readable: {path} does not exist" for path in self.readable if not Path(path).exists()]
+        own = [path for path in self.readable if str(Path(path).resolve()) in ("/", "/dev", "/proc", "/tmp")]
+        faults += [f"readable: programs have a {path} of their own; name folders in it" for path in own]
         if faults:
             raise BadInput.of("the sandbox cannot be set up:", faults)
 
@@ -269,7 +271,7 @@ class Sandbox:
                 "level": found.level,
                 "uid": space.uid,
                 "network": self.network,
-                "sockets": found.sockets(self.network, named=bool(self.readable)),
+                "families": found.families(self.network, named=bool(self.readable)),
                 "argv": argv,
                 "env": {**_environment(space.home), **program.env},
                 "base": str(space.base),

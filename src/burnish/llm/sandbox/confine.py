@@ -15,7 +15,7 @@ import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import NamedTuple
 
 LINUX = sys.platform == "linux"
 _LIBC = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
@@ -36,12 +36,43 @@ _AT_FDCWD, _AT_RECURSIVE, _ATTR_RDONLY = -100, 0x8000, 0x1
 _PDEATHSIG, _SET_SECCOMP, _CAPBSET_DROP, _CHILD_SUBREAPER, _NO_NEW_PRIVS = 1, 22, 24, 36, 38
 # system calls without a wrapper in the C library; those above 424 have one number on every architecture
 _MOUNT_SETATTR, _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT, _IO_URING_SETUP = 442, 444, 445, 446, 425
-# machine -> (audit architecture, pivot_root, socket, shmget)
-_MACHINES = {"x86_64": (0xC000003E, 155, 41, 29), "aarch64": (0xC00000B7, 41, 198, 194)}
 
-Sockets = Literal["all", "inet", "none"]
-"""Kinds of sockets that a program may open: "inet" is all but unix sockets, which no network namespace holds back when
-their files can be seen."""
+
+class _Machine(NamedTuple):
+    """Numbers of an architecture: its name for seccomp, two system calls, and groups of them."""
+
+    architecture: int
+    pivot_root: int
+    socket: int
+    refused: tuple[int, ...]
+    """mq_open, msgget, semget, shmget; add_key, request_key, keyctl."""
+    marking: tuple[int, ...]
+    """Changes of modes, owners, times and extended attributes."""
+
+
+_MACHINES = {
+    "x86_64": _Machine(
+        architecture=0xC000003E,
+        pivot_root=155,
+        socket=41,
+        refused=(240, 68, 64, 29, 248, 249, 250),
+        marking=(90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280),
+    ),
+    "aarch64": _Machine(
+        architecture=0xC00000B7,
+        pivot_root=41,
+        socket=198,
+        refused=(180, 186, 190, 194, 217, 218, 219),
+        marking=(5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 88),
+    ),
+}
+_MARKING = (452, 463, 466, 469)
+"""Further ones, on every architecture: fchmodat2, setxattrat, removexattrat, file_setattr."""
+
+INTERNET = (2, 10, 16)
+"""Families of sockets that stay within a network namespace: IPv4, IPv6, and netlink, by which programs ask about it."""
+UNIX = 1
+"""The family of unix sockets: they connect wherever their file is seen."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 """Devices that a program may read and write at every level."""
 
@@ -50,7 +81,7 @@ class Refused(Exception):
     """The kernel does not permit a step of the confinement."""
 
 
-def _machine() -> tuple[int, int, int, int] | None:
+def _machine() -> _Machine | None:
     return _MACHINES.get(os.uname().machine) if LINUX and ctypes.sizeof(ctypes.c_void_p) == 8 else None
 
 
@@ -176,16 +207,16 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
     _call("mount", *encoded[:3], ctypes.c_ulong(flags), encoded[3], what=f"mount {source or kind}")
 
 
-def _set_mount(path: str, on: int, off: int = 0, recursive: bool = False) -> None:
-    """Set and clear flags of one mount, or of all mounts below it."""
-    attributes = struct.pack("QQQQ", on, off, 0, 0)
-    flags = _AT_RECURSIVE if recursive else 0
+def _set_mount(path: str, flags: int) -> None:
+    """Add flags to a mount, and to those below it in the tree that was bound with it."""
+    attributes = struct.pack("QQQQ", flags, 0, 0, 0)
+    recursive = 0 if flags == _ATTR_RDONLY else _AT_RECURSIVE
     _call(
         "syscall",
         _MOUNT_SETATTR,
         _AT_FDCWD,
         os.fsencode(path),
-        flags,
+        recursive,
         attributes,
         len(attributes),
         what="mount_setattr",
@@ -216,16 +247,14 @@ def build_root(root: str, readable: Sequence[str], writable: Sequence[str], scra
         if os.path.islink(path):
             os.symlink(os.readlink(path), place)
         else:
-            _bind(path, place)
+            _bind(path, place, _ATTR_RDONLY)
     for path in writable:
         _bind(path, root + path)
     for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(target, f"{root}/dev/{name}")
     for path in DEVICES:
         open(root + path, "wb").close()
-    _set_mount(root, on=_ATTR_RDONLY | _NOSUID | _NODEV, recursive=True)
-    for place in (*scratch, *(root + path for path in writable)):
-        _set_mount(place, on=0, off=_ATTR_RDONLY)
+    _set_mount(root, _ATTR_RDONLY)
     for path in DEVICES:
         _mount(path, root + path, None, _BIND)
     _mount("proc", f"{root}/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
@@ -234,17 +263,18 @@ def build_root(root: str, readable: Sequence[str], writable: Sequence[str], scra
     with suppress(OSError):
         socket.sethostname("sandbox")
     os.chdir(root)
-    _call("syscall", machine[1], b".", b".", what="pivot_root")
+    _call("syscall", machine.pivot_root, b".", b".", what="pivot_root")
     _call("umount2", b".", _DETACH)
     os.chdir("/")
 
 
-def _bind(path: str, place: str) -> None:
+def _bind(path: str, place: str, flags: int = 0) -> None:
     if os.path.isdir(path):
         os.makedirs(place, exist_ok=True)
     else:
         open(place, "wb").close()
     _mount(path, place, None, _BIND | _REC)
+    _set_mount(place, flags | _NOSUID | _NODEV)
 
 
 # -- Landlock and seccomp ---------------------------------------------------------------------------------------------
@@ -285,27 +315,29 @@ def restrict_files(readable: Sequence[str], writable: Sequence[str]) -> None:
     os.close(ruleset)
 
 
-def restrict_calls(sockets: Sockets) -> None:
-    """Refuse system calls that would evade the limits: io_uring, System V shared memory, and some kinds of sockets.
+def restrict_calls(families: Sequence[int], marks: bool) -> None:
+    """Refuse system calls that would evade the other walls, and sockets of other `families` than these.
 
-    ``socketpair`` stays: it reaches nobody else.
+    Refused are io_uring (which opens sockets too), interprocess communication that files do not govern, and the
+    kernel's key rings, which are inherited. ``socketpair`` stays: it reaches nobody else. Without `marks`, calls that
+    change modes, owners, times and attributes of files do nothing and report success: Landlock does not govern them.
     """
     machine = _machine()
     if machine is None:
         raise Refused(f"seccomp: machine {os.uname().machine} is unknown")
-    architecture, _, socket_call, shmget_call = machine
     load, jump_equal, jump_from, ret = 0x20, 0x15, 0x35, 0x06
-    allow, kill, deny = 0x7FFF0000, 0x80000000, 0x00050000 | errno.EPERM
-    tests = [(jump_from, 0x40000000), (jump_equal, _IO_URING_SETUP), (jump_equal, shmget_call)]  # first: x32 numbers
-    if sockets == "none":
-        tests.append((jump_equal, socket_call))
-    program = [(load, 0, 0, 4), (jump_equal, 1, 0, architecture), (ret, 0, 0, kill), (load, 0, 0, 0)]
-    for jump, number in tests:  # on a match, the next instruction; else, the one after it
-        program += [(jump, 0, 1, number), (ret, 0, 0, deny)]
-    if sockets == "inet":  # a socket call whose first argument, the low half, is the unix family
-        program += [(jump_equal, 0, 3, socket_call), (load, 0, 0, 16), (jump_equal, 0, 1, socket.AF_UNIX)]
-        program += [(ret, 0, 0, deny)]
-    program.append((ret, 0, 0, allow))
+    allow, kill, skip, deny = (
+        (ret, 0, 0, what) for what in (0x7FFF0000, 0x80000000, 0x00050000, 0x00050000 | errno.EPERM)
+    )
+    program = [(load, 0, 0, 4), (jump_equal, 1, 0, machine.architecture), kill, (load, 0, 0, 0)]
+    tests = [(jump_from, 0x40000000, deny)]  # the numbers of another way to call, x32
+    tests += [(jump_equal, number, deny) for number in (*machine.refused, _IO_URING_SETUP)]
+    tests += [(jump_equal, number, skip) for number in (() if marks else (*machine.marking, *_MARKING))]
+    for jump, number, verdict in tests:  # a match goes on with the verdict, anything else with what comes after it
+        program += [(jump, 0, 1, number), verdict]
+    n = len(families)
+    of_socket = [(load, 0, 0, 16), *((jump_equal, n - i, 0, family) for i, family in enumerate(families)), deny]
+    program += [(jump_equal, 0, len(of_socket), machine.socket), *of_socket, allow]
     code = b"".join(struct.pack("HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer)))

@@ -62,13 +62,11 @@ class Strength:
         """A user for one program, unlike those of the programs before it."""
         return SPARE_UIDS[(os.getpid() * 64 + next(_turn)) % len(SPARE_UIDS)] if self.as_other else None
 
-    def sockets(self, network: bool, named: bool) -> confine.Sockets:
-        """Kinds of sockets to leave a program, with or without a network, where readable folders are `named`."""
-        if network:
-            return "all"
-        if self.level == "namespaces":  # only a socket file in a named folder leads out of its empty network
-            return "inet" if named else "all"
-        return "none"
+    def families(self, network: bool, named: bool) -> list[int]:
+        """Families of sockets for a program with or without a network, where readable folders are `named` or not."""
+        if self.level == "namespaces":  # only a socket file in a named folder leads out of its own network
+            return [*confine.INTERNET, *([confine.UNIX] if network or not named else [])]
+        return [*confine.INTERNET, confine.UNIX] if network else []
 
 
 @functools.cache
@@ -117,7 +115,7 @@ def _failure(found: Strength) -> str:
             "level": found.level,
             "uid": uid,
             "network": False,
-            "sockets": found.sockets(network=False, named=True),
+            "families": found.families(network=False, named=False),
             "argv": [sys.executable, "-I", "-S", "-c", ""],
             "env": {},
             "base": str(space.base),
