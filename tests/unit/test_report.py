@@ -49,7 +49,7 @@ class Audit(HTMLParser):
 
     KNOWN = re.compile(
         "html|head|meta|title|style|body|main|header|footer|nav|section|h[1-5]|p|ul|li|a|d[ltd]|div|span|small|figure|"
-        "figcaption|details|summary|table|caption|thead|tbody|t[rhd]|pre|code|svg|g|path|rect|text|line|defs|clippath"
+        "figcaption|details|summary|table|caption|thead|tbody|t[rhd]|pre|code|svg|g|path|rect|text|tspan|line|defs|clippath"
     )
     VOID = frozenset({"meta"})
 

@@ -139,9 +139,8 @@ def test_a_program_gets_its_input_and_hands_back_everything(level: str) -> None:
     assert 1 < outcome.peak_mb < 200
 
 
-@pytest.mark.parametrize(
-    ("code", "status", "number"),
-    [
+def test_the_exit_code_tells_how_a_program_ended(level: str) -> None:
+    expected: list[tuple[str | list[str], str, int]] = [
         ("raise SystemExit(3)", "error", 3),
         ("1 / 0", "error", 1),
         ("import os; os._exit(0)", "ok", 0),
@@ -149,11 +148,12 @@ def test_a_program_gets_its_input_and_hands_back_everything(level: str) -> None:
         (["no-such-program"], "error", 127),
         (["sh", "-c", "exit 4"], "error", 4),
         ("def f(", "error", 1),
-    ],
-)
-def test_the_exit_code_tells_how_a_program_ended(level: str, code: str | list[str], status: str, number: int) -> None:
-    outcome = box().run(code)
-    assert (outcome.status, outcome.code) == (status, number), outcome
+        ("print('\ud800')", "error", 1),
+        (["\ud800"], "error", 127),
+        ("", "ok", 0),
+    ]
+    outcomes = box().run_many([code for code, _, _ in expected])
+    assert [(outcome.status, outcome.code) for outcome in outcomes] == [tuple(rest) for _, *rest in expected]
 
 
 def test_python_is_isolated_and_the_same_each_time(level: str) -> None:
@@ -181,13 +181,18 @@ def test_run_many_keeps_the_order(level: str) -> None:
     assert [outcome.text for outcome in outcomes] == [f"{i}\n" for i in range(6)]
 
 
+def test_nothing_but_the_streams_is_open(level: str) -> None:
+    code = "import os\nfor fd in range(4096):\n try: os.fstat(fd); print(fd)\n except OSError: pass"
+    assert run(code).text.split() == ["0", "1", "2", "3"]
+
+
 # -- time, and the end of all processes --------------------------------------------------------------------------------
 
 
 def test_an_endless_loop_ends(level: str) -> None:
-    outcome = run("print('started', flush=True)\nwhile True: pass", sandbox=box(seconds=0.7))
+    outcome = run("print('started', flush=True)\nwhile True: pass", sandbox=box(seconds=0.5))
     assert (outcome.status, outcome.text) == ("timeout", "started\n")
-    assert 0.7 <= outcome.seconds < 15
+    assert 0.5 <= outcome.seconds < 15
 
 
 def test_a_program_that_ignores_signals_ends(level: str) -> None:
@@ -198,7 +203,7 @@ def test_a_program_that_ignores_signals_ends(level: str) -> None:
             signal.signal(number, signal.SIG_IGN)
         time.sleep(25)
         """,
-        sandbox=box(seconds=0.7),
+        sandbox=box(seconds=0.5),
     )
     assert outcome.status == "timeout"
 
@@ -268,7 +273,6 @@ def test_programs_end_with_their_caller(number: signal.Signals, tmp_path: Path) 
 
 HOGS = {
     "one process": "block = bytearray(SIZE)",
-    "many small blocks": "blocks = [bytes(1 << 20) + b'x' for _ in range(SIZE >> 20)]",
     "several processes": """
 for _ in range(4):
     if os.fork() == 0:
@@ -285,13 +289,13 @@ for _ in range(4):
 @pytest.mark.parametrize("hog", HOGS)
 def test_memory_is_limited(level: str, hog: str) -> None:
     needs("memory")
-    code = "import os, time\nSIZE = 160 << 20\nHOLD = {}\n" + HOGS[hog]
-    outcome = run(code.format(10), sandbox=box(memory_mb=100))
+    code = "import os, time\nSIZE = 96 << 20\nHOLD = {}\n" + HOGS[hog]
+    outcome = run(code.format(10), sandbox=box(memory_mb=64))
     assert outcome.status == "memory", outcome
     assert outcome.seconds < 10
-    outcome = run(code.format(0.3), sandbox=box(memory_mb=600))
+    outcome = run(code.format(0.2), sandbox=box(memory_mb=400))
     assert outcome.ok, outcome
-    assert outcome.peak_mb >= 160 / (1 if hog != "several processes" else 4)
+    assert outcome.peak_mb >= 96 / (1 if hog != "several processes" else 4)
 
 
 FORKS = """
@@ -305,7 +309,7 @@ try:
         born += 1
 finally:
     print(born, flush=True)
-    time.sleep(HOLD)
+    time.sleep(0.3)
 """
 
 
@@ -313,7 +317,8 @@ def test_processes_are_limited(level: str) -> None:
     needs("tree")
     limited = run(FORKS.replace("HOLD", "1"), sandbox=box(processes=20))
     assert limited.status == "processes", limited
-    assert int(limited.text or 0) < 20
+    if "processes" not in limited.lacks:
+        assert int(limited.text) < 20
     free = run(FORKS.replace("HOLD", "0.5"), sandbox=box(processes=70))
     assert (free.status, free.text) == ("ok", "60\n")
 
@@ -365,7 +370,7 @@ def test_files_are_limited(level: str, kind: str) -> None:
     code = "import os, time\n" + FILES[kind] + "\ntime.sleep(HOLD)"
     outcome = run(code.replace("HOLD", "10"), sandbox=box(files_mb=10))
     assert outcome.status == "files", outcome
-    assert run(code.replace("HOLD", "0.6"), sandbox=box(files_mb=30)).ok
+    assert run(code.replace("HOLD", "0.2"), sandbox=box(files_mb=30)).ok
 
 
 def test_private_scratch_space_is_limited(strengths: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -826,6 +831,11 @@ def test_names_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
     assert "fine/x" not in caught.value.problem
 
 
+def test_a_file_in_the_place_of_a_folder_is_refused() -> None:
+    with pytest.raises(BadInput, match="a/b"):
+        run("", files={"a": "", "a/b": ""})
+
+
 @given(st.text(alphabet="a./\\\0 ", max_size=8))
 def test_accepted_names_stay_inside(name: str) -> None:
     try:
@@ -903,5 +913,7 @@ def test_programs_find_the_packages_of_this_python(level: str) -> None:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_compiled_programs_of_the_working_folder_run(level: str) -> None:
     source = '#include <stdio.h>\nint main(void) { puts("compiled"); return 0; }\n'
+    if level == "landlock" and not strength.strength().as_other:
+        pytest.skip("no file can be made executable at this level")
     outcome = box().run(["sh", "-c", "cc -o hello hello.c && ./hello"], files={"hello.c": source})
     assert outcome.text == "compiled\n", outcome

@@ -3,8 +3,8 @@
 ## What is compared
 Arms share calibration windows, test windows, grid (one scale and zero point for each output channel) and evaluation:
 round-to-nearest; GPTQ, with the grid that minimises its own layer error and columns in the order of the Hessian's
-diagonal; BoA with that grid and order, rows ordered likewise; and BoA without its value metric (`block_v`), which is
-shown and decides nothing. Settings are fixed beforehand. The paper instead reports the better of several orders by test
+diagonal; BoA with that grid and order, rows ordered likewise; and, at the smallest scale, BoA without its value metric
+(`block_v`), which is shown and decides nothing. Settings are fixed beforehand. The paper instead reports the better of several orders by test
 perplexity, which selects on the test text.
 
 Quantizing q, k and v alone shows the idea: BoA differs from GPTQ nowhere else. Quantizing the whole model shows what it
@@ -31,6 +31,7 @@ from burnish.core.method import Paper
 
 WIKITEXT2 = Text(name="wikitext2", calib="wikitext2:valid", test="wikitext2:test")
 BUILTIN = Text(name="builtin", calib="builtin:calibration", test="builtin:test")
+BUILTIN_WHOLE = BUILTIN.model_copy(update={"targets": ("whole",)})
 
 KL_RATIO = {"qkv": 0.75, "whole": 0.95}
 """What the ratio of BoA's to GPTQ's KL must stay below, by target."""
@@ -50,13 +51,13 @@ ARMS = (
 NAMES = {"rtn": "RTN", "gptq": "GPTQ", "boa": "BoA"}
 
 FULL = Design(
-    arms=("rtn", "gptq", "boa-without-block_v", "boa"),
-    targets=("qkv", "whole"),
+    arms=("rtn", "gptq", "boa"),
+    targets=("whole", "qkv"),
     bits=(3, 2),
-    texts=(WIKITEXT2, BUILTIN),
+    texts=(WIKITEXT2, BUILTIN_WHOLE),
     seeds=(0, 1),
-    calib=(32, 512),
-    test=(64, 512),
+    calib=(16, 512),
+    test=(24, 512),
 )
 DEMO = Design(
     arms=("rtn", "gptq", "boa"),
@@ -68,19 +69,21 @@ DEMO = Design(
     keep="boa",
 )
 SMOKE = Design(
-    arms=FULL.arms,
+    arms=("rtn", "gptq", "boa-without-block_v", "boa"),
     targets=("qkv", "whole"),
     bits=(2,),
     texts=(BUILTIN,),
     calib=(16, 64),
     test=(24, 64),
+    documents=20,
 )
 
 
 def _cells(design: Design) -> list[dict[str, Any]]:
     return [
         {"target": target, "bits": bits, "data": text.name, "seed": seed}
-        for text, target, bits, seed in product(design.texts, design.targets, design.bits, design.seeds)
+        for text in design.texts
+        for target, bits, seed in product(text.targets or design.targets, design.bits, design.seeds)
     ]
 
 

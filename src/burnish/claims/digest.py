@@ -3,8 +3,12 @@
 The digest of a module covers the module and everything in its own package that it imports, directly or through others.
 Sources are parsed, never imported, so this needs none of the packages that the code needs.
 
-Two modules are left out although others import them: ``burnish`` itself and ``burnish.catalogue`` are tables of names,
-which change whenever a method is added, and the modules that a result used are covered by their own digests.
+A package's ``__init__`` counts where names are taken from it, not where one of its modules is: importing a module runs the
+packages above it, but what they gather there is not what the module uses.
+
+Some modules are left out although others import them: ``burnish`` itself and ``burnish.catalogue`` are tables of names,
+which change whenever a method is added, and the modules that a result used are covered by their own digests; and the
+plumbing of `PLUMBING` decides no figure.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from pathlib import Path
 from burnish.core.errors import BadInput
 
 NAME_TABLES = frozenset({"burnish", "burnish.catalogue"})
+PLUMBING = frozenset({"burnish.core.errors", "burnish.core.extras", "burnish.core.files", "burnish.core.progress"})
+"""Modules that say things and write files, and decide no figure."""
 
 # Fields of the syntax tree that are no code: how a name is used follows from where it stands, and the kind of a string
 # literal (u"") and type comments do nothing.
@@ -50,7 +56,7 @@ def modules(module: str) -> list[str]:
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name in found or name in NAME_TABLES:
+        if name in found or name in NAME_TABLES | PLUMBING:
             continue
         found.add(name)
         waiting += _parsed(name, _source(name)).imports
@@ -97,7 +103,7 @@ class _Parsed:
     own: str
     """Digest of its code alone."""
     imports: tuple[str, ...]
-    """Modules of its own package that it imports, and the packages that these and it lie in."""
+    """Modules of its own package that it imports."""
 
 
 @cache
@@ -109,20 +115,14 @@ def _parsed(module: str, source: str) -> _Parsed:
         raise BadInput(f"the source of {module} does not parse: {error}") from None
     path = find(module)
     package = module if path is not None and path.name == "__init__.py" else module.rpartition(".")[0]
-    named = [package, *_imported_names(tree, package)]
     top = module.partition(".")[0]
-    prefixes = {
-        ".".join(parts[:length])
-        for parts in (name.split(".") for name in set(named))
-        if parts[0] == top
-        for length in range(1, len(parts) + 1)
-    }
-    imports = tuple(sorted(name for name in prefixes if find(name) is not None))
+    named = {name for name in _imported_names(tree, package) if name.partition(".")[0] == top}
+    imports = tuple(sorted(name for name in named if find(name) is not None))
     return _Parsed(hashlib.sha256(_text(tree).encode()).hexdigest(), imports)
 
 
 def _imported_names(tree: ast.AST, package: str) -> Iterator[str]:
-    """Dotted names that may be modules: for ``from a import b``, both ``a`` and ``a.b``."""
+    """Dotted names that may be modules: for ``from a import b``, ``a.b`` if that is a module, else ``a``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -131,8 +131,8 @@ def _imported_names(tree: ast.AST, package: str) -> Iterator[str]:
             if node.level:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*above, *([base] if base else [])])
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names if alias.name != "*")
+            inner = {alias.name: f"{base}.{alias.name}" for alias in node.names}
+            yield from (name if find(name) is not None else base for name in inner.values())
 
 
 def _text(node: object) -> str:

@@ -53,6 +53,8 @@ class Text(Frozen):
     name: str
     calib: str
     test: str
+    targets: tuple[str, ...] = ()
+    """What is quantized on this text; all of the design's targets when empty."""
 
 
 class Design(Frozen):
@@ -69,12 +71,14 @@ class Design(Frozen):
     """Windows, and tokens of each."""
     test: tuple[int, int]
     """Windows, and tokens of each."""
+    documents: int | None = None
+    """Documents of each text that are read; all by default."""
     keep: str = ""
     """The arm whose model is written to the run's ``artifact``; it must be measured in one cell only."""
 
     @model_validator(mode="after")
     def _one_artifact(self) -> Self:
-        cells = len(self.targets) * len(self.bits) * len(self.texts) * len(self.seeds)
+        cells = sum(len(text.targets or self.targets) for text in self.texts) * len(self.bits) * len(self.seeds)
         if self.keep and (self.keep not in self.arms or cells > 1):
             raise ValueError(f"keep: {self.keep!r} must be an arm that is measured in one cell, and there are {cells}")
         return self
@@ -138,7 +142,7 @@ class QuantizationClaim(Claim):
         found: dict[str, Job] = {}
         wrong: list[str] = []
         for text in design.texts:
-            for target in design.targets:
+            for target in text.targets or design.targets:
                 for bits in design.bits:
                     for seed in design.seeds:
                         for arm in arms:
@@ -169,7 +173,8 @@ class QuantizationClaim(Claim):
         samples, length = design.test
         evaluate = catalogue.load("divergence").build({"samples": samples, "length": length})
         code = {use: _digest(use) for use in {*(job.arm.use for job in jobs), *self.tools}}
-        texts = {source: read_text(source) for text in design.texts for source in (text.calib, text.test)}
+        sources = [source for text in design.texts for source in (text.calib, text.test)]
+        texts = {source: read_text(source, design.documents) for source in sources}
         read = {source: describe(text) for source, text in texts.items()}
         base = load_model(model, device, dtype)
         origin = hash_of(base)
@@ -277,11 +282,12 @@ def _short(value: object) -> str:
 # -- models and texts, whose packages are imported only when something is measured ---------------------------------
 
 
-def read_text(source: str) -> Dataset:
-    """A text by the name that `burnish.data.text.read` takes."""
+def read_text(source: str, documents: int | None = None) -> Dataset:
+    """The first documents of a text, or all, by the name that `burnish.data.text.read` takes."""
     from burnish.data.text import read
 
-    return read(source)
+    text = read(source)
+    return text if documents is None else text.select(range(min(documents, len(text))))
 
 
 def describe(text: Dataset) -> str:

@@ -53,8 +53,11 @@ from torch import Tensor
 
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
-from burnish.models import CalibratedRounding, LayerLog, Model, Walk
 from burnish.models.attention_statistics import AttentionStatistics, collect
+from burnish.models.layers import LayerLog
+from burnish.models.model import Model
+from burnish.models.rounding_settings import CalibratedRounding
+from burnish.models.walk import Walk
 from burnish.nn.compensate import gptq, ordered_factor, refined, zero_dead
 from burnish.nn.grid import find_grid
 from burnish.nn.hessian import damp

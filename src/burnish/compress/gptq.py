@@ -35,7 +35,10 @@ from pydantic import Field
 
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
-from burnish.models import CalibratedRounding, LayerLog, Model, Walk, second_moments
+from burnish.models.layers import LayerLog
+from burnish.models.model import Model
+from burnish.models.rounding_settings import CalibratedRounding
+from burnish.models.walk import Walk, second_moments
 from burnish.nn.compensate import gptq
 
 if TYPE_CHECKING:

@@ -43,8 +43,10 @@ from burnish.core.errors import Unsupported
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
-from burnish.models import LayerLog, Model, Walk, second_moments
 from burnish.models.fold import fuse_norms, put, rotate_residual, rotate_values
+from burnish.models.layers import LayerLog
+from burnish.models.model import Model
+from burnish.models.walk import Walk, second_moments
 from burnish.nn import hadamard
 from burnish.nn.activation import InputStage, KVStage, TokenGrid
 from burnish.nn.attention import use

@@ -27,7 +27,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from burnish.core.run import Run, ensure
-from burnish.models import LayerLog, Model, Walk, WeightRounding, second_moments
+from burnish.models.layers import LayerLog
+from burnish.models.model import Model
+from burnish.models.rounding_settings import WeightRounding
+from burnish.models.walk import Walk, second_moments
 from burnish.nn.site import output_error
 
 if TYPE_CHECKING:

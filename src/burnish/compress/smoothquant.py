@@ -38,9 +38,10 @@ from torch import Tensor, nn
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
-from burnish.models import Block, LayerLog, Model, Walk
 from burnish.models.fold import divide_outputs, multiply_inputs
-from burnish.models.walk import record_inputs
+from burnish.models.layers import LayerLog
+from burnish.models.model import Block, Model
+from burnish.models.walk import Walk, record_inputs
 from burnish.nn.activation import InputStage, TokenGrid
 from burnish.nn.grid import GridSpec
 from burnish.nn.site import output_error

@@ -108,11 +108,14 @@ class Run:
         except (ValueError, KeyError):
             raise BadInput(f"{manifest} is damaged", "delete the folder, or choose another --out") from None
         if old != self.request or before.get("seed", 0) != self.seed:
-            old, new = {**old, "seed": before.get("seed", 0)}, {**self.request, "seed": self.seed}
+            there, now = (
+                flatten({**request, "seed": seed})
+                for request, seed in ((old, before.get("seed", 0)), (self.request, self.seed))
+            )
             changed = [
-                f"{k}: {old.get(k)!r} there, {new.get(k)!r} now"
-                for k in sorted({*old, *new})
-                if old.get(k) != new.get(k)
+                f"{key}: {there.get(key)!r} there, {now.get(key)!r} now"
+                for key in sorted({*there, *now})
+                if there.get(key) != now.get(key)
             ]
             raise BadInput.of(
                 f"{self.folder} holds a run with other settings", changed, "choose another --out, or delete that folder"
@@ -170,7 +173,12 @@ class Run:
     def sub(self, name: str) -> Run:
         """A part of this run (one step of a recipe, one arm of a claim) with journals and blobs of its own."""
         part = object.__new__(Run)
-        part.__dict__ = {**self.__dict__, "folder": self.folder / "parts" / slug(name), "metrics": {}, "_unlock": lambda: None}
+        part.__dict__ = {
+            **self.__dict__,
+            "folder": self.folder / "parts" / slug(name),
+            "metrics": {},
+            "_unlock": lambda: None,
+        }
         part.folder.mkdir(parents=True, exist_ok=True)
         return part
 
@@ -319,6 +327,14 @@ def save_blob(path: Path, tensors: Mapping[str, Any]) -> None:
     temporary = path.with_suffix(".tmp")
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary)
     os.replace(temporary, path)
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one, with dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 def slug(name: str) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from burnish.core.errors import BadInput
 
@@ -31,7 +31,7 @@ class Table:
     """Facts about the whole table: protocol, lineage, headline figures."""
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]], **notes: Any) -> Table:
+    def of(cls, rows: Sequence[Mapping[str, Any]], **notes: Any) -> Self:
         """From a list of dicts with the same keys."""
         import pyarrow as pa
 
@@ -78,18 +78,30 @@ def read_scores(source: str | Path) -> Scores:
     Raises:
         BadInput: nothing is there, or it has no column ``item_id``.
     """
+    table = _read(Path(source), "items.parquet", "scores")
+    if "item_id" not in table.column_names:
+        raise BadInput(f"{source} has no column 'item_id'", "it has: " + ", ".join(table.column_names))
+    return Scores(table)
+
+
+def read_table(source: str | Path) -> Table:
+    """A table from a run folder (its ``table.parquet``) or from a Parquet file.
+
+    Raises:
+        BadInput: nothing is there.
+    """
+    return Table(_read(Path(source), "table.parquet", "table"))
+
+
+def _read(path: Path, inside: str, what: str) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = Path(source)
     if path.is_dir():
-        path = path / "items.parquet"
+        path = path / inside
     if not path.exists():
-        raise BadInput(f"there are no scores at {path}", "give a run folder with items.parquet, or a Parquet file")
+        raise BadInput(f"there is no {what} at {path}", f"give a run folder with {inside}, or a Parquet file")
     try:
-        table = pq.read_table(path)
+        return pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise BadInput(f"{path} is not a Parquet file: {str(error).splitlines()[0]}") from None
-    if "item_id" not in table.column_names:
-        raise BadInput(f"{path} has no column 'item_id'", "it has: " + ", ".join(table.column_names))
-    return Scores(table)

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from pydantic import Field
@@ -38,7 +39,7 @@ from burnish.core.errors import BadInput
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Evaluation
 from burnish.data.scores import Scores
-from burnish.models import Model
+from burnish.models.model import Model
 from burnish.stats import bootstrap, paired
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Divergence(Evaluation):
         rows = list(self._measure(model, tokens, fresh, against, hidden, run))
         run.items(rows)
         run.metric(**self._headline(rows))
-        return Scores.of(rows, protocol=self.protocol(), lineage=model.lineage.lines())  # type: ignore[return-value]
+        return Scores.of(rows, protocol=self.protocol(), lineage=model.lineage.lines())
 
     def protocol(self) -> str:
         """How the text is cut, in a line that should stand beside every figure."""
@@ -163,9 +164,17 @@ def net_hidden(model: Model, tokens: Tensor) -> Tensor:
     return out.last_hidden_state
 
 
+_KEPT: WeakKeyDictionary[Any, tuple[Tensor, int, list[Tensor]]] = WeakKeyDictionary()
+"""Model to its last windows, batch size and hidden states: the arms of a comparison share one original."""
+
+
 def last_hidden(model: Model, tokens: Tensor, batch: int) -> list[Tensor]:
-    """`net_hidden` of all windows, batch after batch."""
-    return [net_hidden(model, part) for part in tokens.split(batch)]
+    """`net_hidden` of all windows, batch after batch; kept until other windows are asked for."""
+    kept = _KEPT.get(model.net)
+    if kept is None or kept[1] != batch or not torch.equal(kept[0], tokens):
+        kept = (tokens, batch, [net_hidden(model, part) for part in tokens.split(batch)])
+        _KEPT[model.net] = kept
+    return kept[2]
 
 
 @torch.no_grad()

@@ -150,7 +150,15 @@ def value_axis(width: float) -> alt.Axis:
     """An axis of values with about as many ticks as it has room for."""
     import altair as alt
 
-    return alt.Axis(title=None, tickCount=max(3, int(width / 95)), format="~g", labelOverlap=True, grid=False)
+    return alt.Axis(title=None, tickCount=max(3, int(width / 95)), format="~f", labelOverlap=True, grid=False)
+
+
+def whole_ticks(low: int, high: int, most: int) -> list[int]:
+    """Where an axis of counted things has ticks: whole numbers, about `most` of them."""
+    step = next(
+        step * 10**power for power in range(9) for step in (1, 2, 5) if (high - low) / (step * 10**power) <= most
+    )
+    return list(range(low, high + 1, step))
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from burnish.report import words
-from burnish.report.charts import encoding, log_ticks, value_axis
-from burnish.report.palette import LINE, SERIES, Look
+from burnish.report.charts import encoding, log_ticks, value_axis, whole_ticks
+from burnish.report.palette import SERIES, Look
 from burnish.report.svg import WIDE, draw
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def by_block(
     every = [row["error"] for row in good]
     ends = [min(every) / 1.3, max(every) * 1.3]
     # A mark on each point would hide the line: every sixth block has one, staggered from series to series.
-    apart = 6 if len({row["block"] for row in good}) > 12 else 1
+    blocks = {int(row["block"]) for row in good}
+    apart = 6 if len(blocks) > 12 else 1
     for row in good:
         row["marked"] = row["block"] % apart == 2 * shown.index(row["series"]) % apart
     roles = sorted({str(row["role"]) for row in good}, key=lambda role: (place(role), role))
@@ -55,7 +56,7 @@ def by_block(
         x = alt.X(
             "block:Q",
             title=None,
-            axis=alt.Axis(grid=False, tickMinStep=1, tickCount=4, format="d"),
+            axis=alt.Axis(grid=False, values=whole_ticks(min(blocks), max(blocks), 4), format="d"),
             scale=alt.Scale(nice=False, padding=5),
         )
         y = alt.Y(
@@ -185,17 +186,18 @@ def timeline(rows: Sequence[Mapping[str, Any]]) -> Markup:
         seen[step] += 1
     if not values:
         return Markup("")
+    most = max(seen.values())
 
     def build(width: int) -> alt.TopLevelMixin:
         import altair as alt
 
-        chart = alt.Chart().properties(width=width - 50, height=80)
+        chart = alt.Chart().properties(width=width - 50, height=70)
         drawn = chart.mark_bar(color=SERIES[0].light).encode(
             x=alt.X(
                 "low:Q",
                 title="block",
-                scale=alt.Scale(nice=False, domain=[-0.5, max(seen.values()) - 0.5]),
-                axis=alt.Axis(grid=False, tickMinStep=1, format="d", domainColor=LINE.light),
+                scale=alt.Scale(nice=False, domain=[-0.5, max(most, 12) - 0.5]),
+                axis=alt.Axis(grid=False, values=whole_ticks(0, most - 1, width // 50), format="d"),
             ),
             x2="high:Q",
             y=alt.Y("seconds:Q", title="seconds", axis=alt.Axis(tickCount=3, format="~g")),

@@ -20,7 +20,7 @@ STATUS = {"done": Chip("done", "holds", "✓"), "failed": Chip("failed", "fails"
 CELLS = ("bits", "seed", "layers", "data", "tokens", "block")
 """Columns of items that say which cell of an experiment an item belongs to, and are no measures."""
 
-MOST_GROUPS, MOST_MEASURES, MOST_ROWS, MOST_STEPS, MOST_TILES = 8, 12, 200, 8, 8
+MOST_GROUPS, MOST_MEASURES, MOST_ROWS, MOST_STEPS, MOST_TILES = 8, 12, 200, 4, 8
 """How much is drawn or listed before a report says that there is more."""
 
 

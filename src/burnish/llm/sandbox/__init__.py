@@ -13,9 +13,12 @@ program and watches it. The walls depend on what the system permits (`Sandbox.le
   folders, unix sockets are refused, since a socket file in them would lead out.)
 * ``landlock`` (Linux where user namespaces are forbidden, as in many containers and on Ubuntu 24.04): the kernel's
   Landlock rules confine files and, from Linux 6.12 on, signals; a seccomp filter refuses sockets. Shared memory in
-  /dev/shm and the locks of Python's `multiprocessing` do not work there, and unless the caller is root, changes of
-  modes and times of files have no effect. A program can see that files exist, but not what is in them.
+  /dev/shm and the locks of Python's `multiprocessing` do not work there. Unless programs run as another user (see
+  below), calls that change modes and times of files do nothing, so that what a compiler made cannot be run. A program
+  can see that files exist, but not what is in them.
 * ``process`` (others, macOS among them): resource limits, a clean environment and a clean end, but no walls.
+
+Root runs each program as a user of its own that exists nowhere else, where that user can start this Python.
 
 A level that lacks a guarantee is refused unless `allow_weaker` is set; `Sandbox.lacks` says what is lacking and why.
 
@@ -43,7 +46,7 @@ from burnish.llm.sandbox import strength as _strength
 from burnish.llm.sandbox import view
 from burnish.llm.sandbox.exchange import Exchange, exchange
 from burnish.llm.sandbox.strength import GUARANTEES, Level
-from burnish.llm.sandbox.workspace import Workspace, check_files
+from burnish.llm.sandbox.workspace import Workspace, as_bytes, check_files
 
 if TYPE_CHECKING:
     from burnish.llm.sandbox.warden import Request
@@ -261,7 +264,7 @@ class Sandbox:
             argv = [*program.code]
             if isinstance(program.code, str):
                 source = space.home / "program.py"
-                source.write_text(program.code, encoding="utf-8")
+                source.write_bytes(as_bytes(program.code))
                 # -s and -P, with the environment below, are what -I does; -I itself would ignore PYTHONHASHSEED.
                 argv = ["python", "-s", "-P", str(source)]
             if argv[0] == "python":
@@ -281,8 +284,7 @@ class Sandbox:
                 "files": self.files_mb << 20,
                 "processes": self.processes,
             }
-            stdin = program.stdin.encode() if isinstance(program.stdin, str) else program.stdin
-            got = exchange(request, stdin, self.output_kb << 10, cancel)
+            got = exchange(request, as_bytes(program.stdin), self.output_kb << 10, cancel)
             if "refused" in got.report:  # although it worked when the level was found
                 raise Unsupported(f"a sandbox of level {found.level!r}", str(got.report["refused"]))
             files, left_out = space.collect(program.collect, self.files_mb << 20)

@@ -30,7 +30,8 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens need no burial
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.umask(0o022)
-    gc.freeze()  # forks need not copy what is only looked through
+    gc.disable()
+    gc.freeze()  # wardens are short-lived, and need not copy what they only look through
     with socket.socket(fileno=os.dup(0)) as calls:
         while True:
             length, fds, _, _ = socket.recv_fds(calls, 8, DESCRIPTORS)

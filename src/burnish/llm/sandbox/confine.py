@@ -131,7 +131,9 @@ def missing(level: str, uid: int | None, processes_bound: bool) -> dict[str, str
         if uid is None:
             lacks["signals"] = "it may kill other processes of its user"
     if not processes_bound:
-        lacks["processes"] = "limits on the number of processes do not bind root"
+        lacks["processes"] = (
+            "their number is only looked at: limits do not bind root, and no other user can start this Python"
+        )
     if not (LINUX and os.path.exists(f"/proc/self/task/{os.getpid()}/children")):
         lacks["tree"] = "a process that leaves its process group cannot be found"
         lacks["memory"] = lacks["processes"] = "the system does not tell what belongs to a program"

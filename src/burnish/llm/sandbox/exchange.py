@@ -19,7 +19,7 @@ from burnish.llm.sandbox import spawner
 if TYPE_CHECKING:
     from burnish.llm.sandbox.warden import Request
 
-GRACE = 10.0
+GRACE = 30.0
 """Seconds past its time within which the end of a program must be reported."""
 STRAGGLERS = 1.0
 """Seconds that pipes may stay open after the report (where the program's processes cannot all be found)."""

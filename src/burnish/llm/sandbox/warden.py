@@ -211,8 +211,8 @@ def _become(request: Request, limits: dict[int, int], fds: Descriptors) -> NoRet
         os._exit(126)
     try:
         os.execvpe(request["argv"][0], request["argv"], request["env"])
-    except OSError as error:
-        os.write(2, f"cannot run {request['argv'][0]}: {error.strerror}\n".encode())
+    except Exception as error:  # a name that cannot be encoded is as good as one that does not exist
+        os.write(2, f"cannot run {request['argv'][0]!a}: {error}\n".encode())
     os._exit(127)
 
 

@@ -42,17 +42,23 @@ class Workspace:
         remove_tree(self.base)
 
     def put(self, files: Mapping[str, str | bytes | Path]) -> None:
-        """Write texts and bytes, and copy files and folders, to their places below ``work``."""
+        """Write texts and bytes, and copy files and folders, to their places below ``work``.
+
+        Raises:
+            BadInput: for what cannot be written, such as a file where another needs a folder.
+        """
         for name, content in files.items():
             place = self.work / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, Path):
-                if content.is_dir():
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if not isinstance(content, Path):
+                    place.write_bytes(as_bytes(content))
+                elif content.is_dir():
                     shutil.copytree(content, place, symlinks=True, dirs_exist_ok=True)
                 else:
                     shutil.copyfile(content, place)
-            else:
-                place.write_bytes(content.encode() if isinstance(content, str) else content)
+            except OSError as error:
+                raise BadInput(f"the file {name!r} cannot be put into a sandbox: {error.strerror or error}") from None
 
     def hand_over(self) -> None:
         """Make the folders the program's own, where it runs as another user."""
@@ -85,6 +91,11 @@ class Workspace:
                 found[name] = content
                 most -= len(content)
         return found, left_out
+
+
+def as_bytes(text: str | bytes) -> bytes:
+    """UTF-8; halves of characters, which models may write, are kept for the program to fail on."""
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
 def check_files(files: Mapping[str, str | bytes | Path], patterns: Sequence[str]) -> None:

@@ -67,7 +67,9 @@ class Contents:
             else:
                 floating.append(name)
                 if stage is not None:
-                    raise Unsupported(f"{format} for {model.name}", f"the input of {name} is rounded, its weight is not")
+                    raise Unsupported(
+                        f"{format} for {model.name}", f"the input of {name} is rounded, its weight is not"
+                    )
         what = f"{format} for {model.name}"
         # Activation grids are one entry of `online`; whatever stands beside them is something else.
         if len(model.online) > bool(grids):
@@ -89,6 +91,8 @@ class Contents:
         if len(specs) > 1:
             kinds = ", ".join(sorted(f"{s.bits} bits, group {s.group}" for s in specs))
             raise Unsupported(
-                f"{format} for {model.name}", f"its layers lie on several kinds of grid ({kinds})", "use one kind for all"
+                f"{format} for {model.name}",
+                f"its layers lie on several kinds of grid ({kinds})",
+                "use one kind for all",
             )
         return specs.pop()

@@ -11,6 +11,8 @@ from burnish.core.files import write_json
 from burnish.models.model import Model
 from burnish.models.reload import write_record
 
+LINEAGE = "burnish.json"
+"""Where the model comes from; every exported folder has it."""
 BESIDE = 100_000_000
 """Bytes that tokenizer, configuration and reload record take at most."""
 
@@ -23,13 +25,15 @@ class replacing:  # noqa: N801
         needs: Bytes that the weights will take.
 
     Raises:
-        BadInput: `folder` is a file.
+        BadInput: `folder` is a file, or holds something that is no export.
         DoesNotFit: the disk has less room than is needed.
     """
 
     def __init__(self, folder: Path, needs: int) -> None:
         if folder.exists() and not folder.is_dir():
             raise BadInput(f"{folder} is a file", "choose another folder")
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / LINEAGE).is_file():
+            raise BadInput(f"{folder} holds files that are no exported model", "choose another folder, or empty it")
         self.folder = folder.absolute()
         self.temporary = self.folder.with_name(f".{self.folder.name}.{os.getpid()}.tmp")
         parent = next(path for path in self.folder.parents if path.is_dir())
@@ -51,8 +55,11 @@ class replacing:  # noqa: N801
         if kind is not None:
             shutil.rmtree(self.temporary, ignore_errors=True)
             return
-        shutil.rmtree(self.folder, ignore_errors=True)
+        earlier = self.temporary.with_suffix(".old")
+        if self.folder.exists():
+            os.replace(self.folder, earlier)
         os.replace(self.temporary, self.folder)
+        shutil.rmtree(earlier, ignore_errors=True)
 
 
 def finish(model: Model, folder: Path, format: str, dtype: str = "") -> None:
@@ -67,5 +74,5 @@ def finish(model: Model, folder: Path, format: str, dtype: str = "") -> None:
     model.tokenizer.save_pretrained(folder)
     lineage = model.lineage
     facts = {"name": lineage.name, "source": dict(lineage.source), "steps": lineage.steps, "format": format}
-    write_json(folder / "burnish.json", facts)
+    write_json(folder / LINEAGE, facts)
     write_record(model, folder, format, dtype)

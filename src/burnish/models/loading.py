@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ def open_folder(found: Resolved, device: torch.device, dtype: str = "auto") -> M
 
     kind: Any = DTYPES.get(dtype) or (torch.float32 if device.type == "cpu" else "auto")
     try:
-        net = AutoModelForCausalLM.from_pretrained(found.folder, dtype=kind, local_files_only=True)
-        tokenizer = AutoTokenizer.from_pretrained(found.folder, local_files_only=True)
+        with quiet():
+            net = AutoModelForCausalLM.from_pretrained(found.folder, dtype=kind, local_files_only=True)
+            tokenizer = AutoTokenizer.from_pretrained(found.folder, local_files_only=True)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if "trust_remote_code" in str(error) or "does not recognize this architecture" in str(error):
@@ -52,6 +54,20 @@ def open_folder(found: Resolved, device: torch.device, dtype: str = "auto") -> M
         raise BadInput(f"{found.folder} cannot be loaded: {reason}", "check that its files are whole") from None
     net.requires_grad_(False)
     return Model(net.eval().to(device), tokenizer, Lineage(found.name, found.source))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from drawing progress bars of its own."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def save(model: Model, folder: str | Path) -> Path:
