@@ -728,6 +728,24 @@ def test_the_demo_keeps_its_model_and_its_sizes(fakes: dict[str, str], tmp_path:
     assert [finding.criterion.split()[0] for finding in evidence.findings] == ["kl", "kl", "nll", "nll"]
     assert evidence.verdict == "holds"
     assert evidence.command == "burnish claim boa --model m --scale demo"
+    assert CLAIM.ours(evidence) == "4 of 4 criteria hold"  # the cell that stands for all is not in the demo
+
+
+def test_sizes_count_weights_alone(tmp_path: Path) -> None:
+    names = (
+        "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors",
+        "burnish-reload.safetensors",
+        "x.json",
+    )
+    for name in names:
+        (tmp_path / name).write_bytes(b"12345")
+    base = SimpleNamespace(net=SimpleNamespace(parameters=lambda: [SimpleNamespace(numel=lambda: 10)]))
+    assert quantization.sizes(base, tmp_path) == {  # type: ignore[arg-type]
+        "float32 checkpoint": 40,
+        "float16 checkpoint": 20,
+        "artifact (compressed-tensors)": 10,
+    }
 
 
 def test_settings_that_a_method_lacks_are_all_named_before_anything_is_loaded(

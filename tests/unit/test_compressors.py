@@ -34,7 +34,12 @@ def logits(model) -> torch.Tensor:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "method",
-    [RTN(bits=3), GPTQ(bits=3), BoA(bits=3), BoA(bits=3, v_row_metric=True, rows_per_step=4, refine_scales=True, group=16)],
+    [
+        RTN(bits=3),
+        GPTQ(bits=3),
+        BoA(bits=3),
+        BoA(bits=3, v_row_metric=True, rows_per_step=4, refine_scales=True, group=16),
+    ],
     ids=["rtn", "gptq", "boa", "boa-all-options"],
 )
 def test_weights_are_what_their_codes_say(name: str, method) -> None:

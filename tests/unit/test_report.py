@@ -423,7 +423,9 @@ def test_numbers_are_written_as_people_write_them() -> None:
     ]
     assert [words.size(s) for s in (538_090_408, 2048, 12)] == ["538 MB", "2.05 kB", "12.0 bytes"]
     assert words.command_line(["/x/bin/burnish", "run", "a b.toml"]) == "burnish run 'a b.toml'"
-    assert words.command_line(["/x/burnish/cli/__main__.py", "env"]) == "burnish env"
+    assert words.command_line(["/x/burnish/__main__.py", "env"]) == "burnish env"
+    assert words.command_line(["/x/pytest/__main__.py", "-q"]) == "python -m pytest -q"
+    assert words.command_line(["examples/01.py"]) == "python examples/01.py"
 
 
 @given(st.floats(-1e300, 1e300), st.integers(2, 6))

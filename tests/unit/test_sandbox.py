@@ -176,7 +176,7 @@ def test_files_and_folders_of_the_caller_are_copied(level: str, tmp_path: Path) 
 
 
 def test_run_many_keeps_the_order(level: str) -> None:
-    programs = [f"import time; time.sleep({0.3 if i == 0 else 0}); print({i})" for i in range(5)]
+    programs = [f"import time; time.sleep({0.2 if i == 0 else 0}); print({i})" for i in range(5)]
     outcomes = box().run_many([*programs, Program(["cat"], stdin="5\n")], jobs=3)
     assert [outcome.text for outcome in outcomes] == [f"{i}\n" for i in range(6)]
 
@@ -190,22 +190,18 @@ def test_nothing_but_the_streams_is_open(level: str) -> None:
 
 
 def test_an_endless_loop_ends(level: str) -> None:
-    outcome = run("print('started', flush=True)\nwhile True: pass", sandbox=box(seconds=0.5))
-    assert (outcome.status, outcome.text) == ("timeout", "started\n")
-    assert 0.5 <= outcome.seconds < 15
-
-
-def test_a_program_that_ignores_signals_ends(level: str) -> None:
     outcome = run(
         """
-        import signal, time
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
+        import signal
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU):
             signal.signal(number, signal.SIG_IGN)
-        time.sleep(25)
+        while True:
+            pass
         """,
         sandbox=box(seconds=0.5),
     )
-    assert outcome.status == "timeout"
+    assert outcome.status == "timeout", outcome
+    assert 0.5 <= outcome.seconds < 15
 
 
 SURVIVOR = """
@@ -229,10 +225,8 @@ print("born")
 def test_no_process_outlives_the_run(level: str, then: str) -> None:
     needs("tree")
     marker = uuid.uuid4().hex
-    outcome = run(
-        SURVIVOR.replace("MARKER", marker) + "import sys; sys.stdout.flush()\n" + then, sandbox=box(seconds=1.5)
-    )
-    assert (outcome.status, outcome.text) == ("timeout" if then else "ok", "born\n"), outcome
+    outcome = run(SURVIVOR.replace("MARKER", marker) + then, sandbox=box(seconds=1 if then else 20))
+    assert (outcome.status, outcome.text) == (("timeout", "") if then else ("ok", "born\n")), outcome
     assert alive(marker) == []
 
 
@@ -319,7 +313,7 @@ def test_processes_are_limited(level: str) -> None:
     assert limited.status == "processes", limited
     if "processes" not in limited.lacks:
         assert int(limited.text) < 20
-    free = run(FORKS.replace("HOLD", "0.5"), sandbox=box(processes=70))
+    free = run(FORKS.replace("HOLD", "0.2"), sandbox=box(processes=70))
     assert (free.status, free.text) == ("ok", "60\n")
 
 
@@ -330,7 +324,7 @@ def test_threads_count_as_processes(level: str) -> None:
         threads = [threading.Thread(target=time.sleep, args=(5,), daemon=True) for _ in range(40)]
         for thread in threads:
             thread.start()
-        time.sleep(0.5)
+        time.sleep(0.2)
     """
     assert run(code, sandbox=box(processes=20)).status == "processes"
     assert run(code, sandbox=box(processes=60)).ok
@@ -370,7 +364,7 @@ def test_files_are_limited(level: str, kind: str) -> None:
     code = "import os, time\n" + FILES[kind] + "\ntime.sleep(HOLD)"
     outcome = run(code.replace("HOLD", "10"), sandbox=box(files_mb=10))
     assert outcome.status == "files", outcome
-    assert run(code.replace("HOLD", "0.2"), sandbox=box(files_mb=30)).ok
+    assert run(code.replace("HOLD", "0.1"), sandbox=box(files_mb=30)).ok
 
 
 def test_private_scratch_space_is_limited(strengths: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -722,10 +716,9 @@ def test_a_program_cannot_escape_by_killing_its_watcher(walls: str) -> None:
                 os.kill(os.getppid(), number)
             except OSError:
                 pass
-        print("alive", flush=True)
-        while True: pass
-    """, sandbox=box(seconds=1))  # fmt: skip
-    assert (outcome.status, outcome.text) == ("timeout", "alive\n"), outcome
+        print("alive")
+    """)
+    assert (outcome.status, outcome.text) == ("ok", "alive\n"), outcome
 
 
 def test_a_killed_watcher_is_an_outcome(unwalled: Callable[[], str]) -> None:

@@ -23,7 +23,9 @@ def test_the_walk_gives_each_block_its_real_inputs(name: str) -> None:
     expected: dict[str, torch.Tensor] = {}
     hooks = [
         block.module.register_forward_pre_hook(
-            lambda _, args, kwargs, name=block.name: expected.update({name: args[0] if args else kwargs["hidden_states"]}),
+            lambda _, args, kwargs, name=block.name: expected.update(
+                {name: args[0] if args else kwargs["hidden_states"]}
+            ),
             with_kwargs=True,
         )
         for block in model.blocks()
