@@ -1,8 +1,10 @@
-"""Run folders as they are written, with made-up but likely figures: a claim about rounding, and a plain run."""
+"""Run folders as they are written, with made-up but likely figures, and a reader of the pages made of them."""
 
 from __future__ import annotations
 
 import json
+import re
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +186,60 @@ def plain_folder(folder: Path, count: int = 240, **changes: Any) -> Path:
     events(folder / "events.jsonl")
     items(folder / "items.parquet", count)
     return folder
+
+
+class Audit(HTMLParser):
+    """Reads a page as a browser does, and notes whatever a page that stands alone must not have."""
+
+    KNOWN = re.compile(
+        "html|head|meta|title|style|body|main|header|footer|nav|section|h[1-5]|p|ul|li|a|d[ltd]|div|span|small|figure|"
+        "figcaption|details|summary|table|caption|thead|tbody|t[rhd]|pre|code|svg|g|path|rect|text|tspan|line|defs|clippath"
+    )
+    VOID = frozenset({"meta"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.wrong: list[str] = []
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.words: list[str] = []
+        self.headings: list[str] = []
+        self.feed(page)
+        self.wrong += [f"not closed: {self.open}"] if self.open else []
+        self.wrong += [f"{name} twice" for name in set(self.ids) if self.ids.count(name) > 1]
+        self.wrong += [f"{link} leads nowhere" for link in self.links if link[0] == "#" and link[1:] not in self.ids]
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.wrong += [f"<{tag}>"] if not self.KNOWN.fullmatch(tag) else []
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(str(value))
+            elif name == "href":
+                self.links.append(str(value))
+                self.wrong += [f"link to {value}"] if not re.match(r"#|https://arxiv\.org/abs/", str(value)) else []
+            elif name == "aria-labelledby":
+                self.links.append(f"#{value}")
+            elif name.startswith("on") or name in ("src", "srcset", "data", "style", "xlink:href"):
+                self.wrong.append(f"{tag} {name}={value}")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(f"</{tag}> closes nothing")
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+        if self.open and self.open[-1] in ("h1", "h2"):
+            self.headings.append(data)
+
+
+def audit(path: Path) -> Audit:
+    page = path.read_text(encoding="utf-8")
+    found = Audit(page)
+    assert found.wrong == []
+    assert "url(" not in re.sub(r"url\(#[\w-]+\)", "", page)
+    return found

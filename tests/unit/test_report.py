@@ -7,7 +7,6 @@ import math
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from itertools import combinations
 from pathlib import Path
 
@@ -18,7 +17,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
-from report_sample import arm_results, claim_folder, evidence, finding, layer_rows, manifest, plain_folder, write
+from report_sample import (
+    Audit,
+    arm_results,
+    audit,
+    claim_folder,
+    evidence,
+    finding,
+    layer_rows,
+    manifest,
+    plain_folder,
+    write,
+)
 
 from burnish.core.claim import Figure
 from burnish.core.errors import BadInput
@@ -42,63 +52,6 @@ from burnish.report.citation import papers
 from burnish.report.folder import LayerRow, read
 
 # -- the pages --------------------------------------------------------------------------------------------------
-
-
-class Audit(HTMLParser):
-    """Reads a page as a browser does, and notes whatever a page that stands alone must not have."""
-
-    KNOWN = re.compile(
-        "html|head|meta|title|style|body|main|header|footer|nav|section|h[1-5]|p|ul|li|a|d[ltd]|div|span|small|figure|"
-        "figcaption|details|summary|table|caption|thead|tbody|t[rhd]|pre|code|svg|g|path|rect|text|tspan|line|defs|clippath"
-    )
-    VOID = frozenset({"meta"})
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.wrong: list[str] = []
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.words: list[str] = []
-        self.headings: list[str] = []
-        self.feed(page)
-        self.wrong += [f"not closed: {self.open}"] if self.open else []
-        self.wrong += [f"{name} twice" for name in set(self.ids) if self.ids.count(name) > 1]
-        self.wrong += [f"{link} leads nowhere" for link in self.links if link[0] == "#" and link[1:] not in self.ids]
-        self.text = " ".join(" ".join(self.words).split())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.wrong += [f"<{tag}>"] if not self.KNOWN.fullmatch(tag) else []
-        for name, value in attrs:
-            if name == "id":
-                self.ids.append(str(value))
-            elif name == "href":
-                self.links.append(str(value))
-                self.wrong += [f"link to {value}"] if not re.match(r"#|https://arxiv\.org/abs/", str(value)) else []
-            elif name == "aria-labelledby":
-                self.links.append(f"#{value}")
-            elif name.startswith("on") or name in ("src", "srcset", "data", "style", "xlink:href"):
-                self.wrong.append(f"{tag} {name}={value}")
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if not self.open or self.open.pop() != tag:
-            self.wrong.append(f"</{tag}> closes nothing")
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] != "style":
-            self.words.append(data)
-        if self.open and self.open[-1] in ("h1", "h2"):
-            self.headings.append(data)
-
-
-def audit(path: Path) -> Audit:
-    page = path.read_text(encoding="utf-8")
-    found = Audit(page)
-    assert found.wrong == []
-    assert "url(" not in re.sub(r"url\(#[\w-]+\)", "", page)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -365,6 +318,19 @@ def test_methods_that_see_no_text_have_their_weights_errors_shown() -> None:
     assert "‖ΔW‖²" in section.body
     assert "0.0300" in section.body
     assert runs.layers([], {}, {}) is None
+
+
+def test_an_arm_has_the_same_look_in_every_chart() -> None:
+    known = palette.looks(["rtn", "boa"], "boa")
+    rows = [LayerRow(arm=arm, block=block, role="q", error=0.1) for arm in ("rtn", "boa", "new") for block in (0, 1)]
+    section = runs.layers(rows, {}, known)
+    assert section is not None
+    legend = re.findall(
+        r'fill="(#\w+)"[^>]*opacity="1"/>.*?<text[^>]*>(\w+)</text>', section.body.partition("</svg>")[0]
+    )
+    shown = {name: colour for colour, name in legend if name in ("rtn", "boa", "new")}
+    assert shown == {name: look.colour for name, look in palette.looks(["rtn", "boa", "new"], "boa").items()}
+    assert shown["boa"] == known["boa"].colour
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@
 Arms share calibration windows, test windows, grid (one scale and zero point for each output channel) and evaluation:
 round-to-nearest; GPTQ, with the grid that minimises its own layer error and columns in the order of the Hessian's
 diagonal; BoA with that grid and order, rows ordered likewise; and, at the smallest scale, BoA without its value metric
-(`block_v`), which is shown and decides nothing. Settings are fixed beforehand. The paper instead reports the better of several orders by test
-perplexity, which selects on the test text.
+(`block_v`), which is shown and decides nothing. Settings are fixed beforehand. The paper instead reports the better of
+several orders by test perplexity, which selects on the test text.
 
 Quantizing q, k and v alone shows the idea: BoA differs from GPTQ nowhere else. Quantizing the whole model shows what it
 is worth.

@@ -214,12 +214,14 @@ class QuantizationClaim(Claim):
         return measured
 
     def ours(self, evidence: Evidence) -> str:
-        """Perplexities in the shown cell, and how many criteria hold."""
+        """Perplexities in the shown cell, where it was measured, and how many criteria hold."""
         shown = []
         for result in evidence.arms:
             if all(self.shown.get(name) == value for name, value in result.cell.items()):
                 name = "unquantized" if result.arm == UNQUANTIZED else result.arm
                 shown.append(f"{name} {result.measures['perplexity']['estimate']:.4g}")
+        if not any(result.arm != UNQUANTIZED and result.cell == self.shown for result in evidence.arms):
+            return super().ours(evidence)
         where = self.label("", self.shown).removeprefix(", ")
         return f"{where}: perplexity {', '.join(shown)}; {super().ours(evidence)}"
 
@@ -327,9 +329,9 @@ def write_model(model: Model, folder: Path) -> None:
 
 
 def sizes(base: Model, artifact: Path) -> dict[str, int]:
-    """Bytes of the weights, before and after."""
+    """Bytes of the weights, before and after; what lies beside them (tokenizer, reload check) is not counted."""
     weights = sum(parameter.numel() for parameter in base.net.parameters())
-    written = sum(path.stat().st_size for path in artifact.glob("*.safetensors"))
+    written = sum(path.stat().st_size for path in artifact.glob("model*.safetensors"))
     return {
         "float32 checkpoint": 4 * weights,
         "float16 checkpoint": 2 * weights,

@@ -66,7 +66,7 @@ def asked(manifest: Manifest, otherwise: str = "") -> str:
 
 def spent(manifest: Manifest) -> str:
     """Time and memory as a sentence; empty when neither is known."""
-    took = f"took {words.duration(60 * manifest.minutes)}" if manifest.minutes is not None else ""
+    took = f"took {words.duration(60 * manifest.minutes)}" if manifest.minutes else ""
     held = f"held at most {words.size(1e6 * manifest.peak_memory_mb)} of memory" if manifest.peak_memory_mb else ""
     said = " and ".join(text for text in (took, held) if text)
     return f"The run {said}." if said else ""
@@ -138,7 +138,8 @@ def layers(
     if not figures:
         return None
     arms = list(dict.fromkeys(arm for members in figures.values() for arm, _ in members))
-    looks = looks if all(arm in looks for arm in arms) else palette.looks([*looks, *arms])
+    leading = next((arm for arm, look in looks.items() if look.colour == palette.SERIES[0].light), "")
+    looks = palette.looks([*looks, *arms], leading)
     (first, members), *others = figures.items()
     body = paragraph(first, "quiet") if others else Markup("")
     body += _layer_figure(members, looks)

@@ -157,8 +157,13 @@ def command_line(command: str | Sequence[str]) -> str:
         return command
     if not command:
         return ""
-    program = PurePath(command[0]).name
-    return shlex.join(["burnish" if program in ("__main__.py", "main.py") else program, *command[1:]])
+    program = PurePath(command[0])
+    typed = [program.name]
+    if program.name == "__main__.py":
+        typed = ["burnish"] if "burnish" in program.parts else ["python", "-m", program.parent.name]
+    elif program.suffix == ".py":
+        typed = ["python", command[0]]
+    return shlex.join([*typed, *command[1:]])
 
 
 # -- claims -----------------------------------------------------------------------------------------------------
