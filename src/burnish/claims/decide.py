@@ -162,6 +162,9 @@ def _find(criterion: Criterion, ours: list[Row], theirs: list[Row]) -> Finding:
         items=len(set(items)),
         verdict=judge(low, high, criterion.margin, criterion.side),
         note=note,
+        measure=criterion.measure,
+        statistic=criterion.statistic,
+        sides={criterion.arm: float(a.mean()), criterion.against: float(b.mean())},
     )
 
 

@@ -79,6 +79,10 @@ class Finding(Frozen):
     items: int
     verdict: Verdict
     note: str = ""
+    measure: str = ""
+    statistic: str = ""
+    sides: dict[str, float] = Field(default_factory=dict)
+    """The two arms, the one that the claim is for first, and what each measured."""
 
 
 class ArmResult(Frozen):

@@ -170,9 +170,16 @@ def command_line(command: str | Sequence[str]) -> str:
 
 
 def found(finding: Finding) -> str:
-    """One finding as a sentence: its text, estimate, interval and verdict."""
+    """One finding as a sentence: its text, what both sides measured, estimate, interval and verdict."""
     estimate, ends = interval(finding.estimate, finding.low, finding.high)
-    return f"{finding.text.rstrip('. ')}: {estimate}\N{NO-BREAK SPACE}{ends}: {finding.verdict}."
+    sides = ""
+    if len(finding.sides) == 2:
+        ours, theirs = (number(value) for value in finding.sides.values())
+        what = "excess " if finding.statistic == "excess_ratio" else ""
+        sides = f"{what}{title_of(finding.measure)} {ours} against {theirs}, "
+    kind = "difference" if finding.statistic == "difference" else "ratio" if finding.statistic else ""
+    named = f"{kind} " if sides else ""
+    return f"{finding.text.rstrip('. ')}: {sides}{named}{estimate}\N{NO-BREAK SPACE}{ends}: {finding.verdict}."
 
 
 def deciding(evidence: Evidence) -> Finding | None:
