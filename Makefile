@@ -12,7 +12,7 @@ demo: $(VENV)/.models
 	$(BIN)/burnish demo --out runs/demo
 
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests README.md docs
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -192,5 +192,5 @@ def weight_hash(model: Model) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(model.net.state_dict().items()):
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()

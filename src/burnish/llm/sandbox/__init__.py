@@ -158,7 +158,7 @@ class Sandbox:
         seconds: Wall clock of one program.
         memory_mb: Memory of all its processes together, and data of each.
         files_mb: Each file it writes; all files together; each of its /tmp and /dev/shm; all it hands back.
-        processes: Processes and threads at a time.
+        processes: Processes and threads at a time. Below the level of namespaces a burst may exceed it for a moment.
         output_kb: Each of standard output, standard error and descriptor 3.
         network: Leave it the network of the host.
         readable: Files and folders that it may read besides the system and this Python installation.
@@ -179,8 +179,11 @@ class Sandbox:
 
     def __post_init__(self) -> None:
         limits = ("seconds", "memory_mb", "files_mb", "processes", "output_kb")
+        given = {name: getattr(self, name) for name in limits}
         faults = [
-            f"{name} is {getattr(self, name)}, and must be positive" for name in limits if getattr(self, name) <= 0
+            f"{name} is {value}, and must be positive and below 1e9"
+            for name, value in given.items()
+            if not 0 < value < 1e9
         ]
         faults += [f"readable: {path} does not exist" for path in self.readable if not Path(path).exists()]
         own = [path for path in self.readable if str(Path(path).resolve()) in ("/", "/dev", "/proc", "/tmp")]

@@ -35,7 +35,7 @@ _AT_FDCWD, _AT_RECURSIVE, _ATTR_RDONLY = -100, 0x8000, 0x1
 # prctl(2)
 _PDEATHSIG, _SET_SECCOMP, _CAPBSET_DROP, _CHILD_SUBREAPER, _NO_NEW_PRIVS = 1, 22, 24, 36, 38
 # system calls without a wrapper in the C library; those above 424 have one number on every architecture
-_MOUNT_SETATTR, _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT, _IO_URING_SETUP = 442, 444, 445, 446, 425
+_MOUNT_SETATTR, _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 442, 444, 445, 446
 
 
 class _Machine(NamedTuple):
@@ -45,9 +45,9 @@ class _Machine(NamedTuple):
     pivot_root: int
     socket: int
     refused: tuple[int, ...]
-    """mq_open, msgget, semget, shmget; add_key, request_key, keyctl."""
+    """mq_open, msgget, semget, shmget; add_key, request_key, keyctl; setxattr, removexattr and their variants."""
     marking: tuple[int, ...]
-    """Changes of modes, owners, times and extended attributes."""
+    """chmod, chown, utime and their variants."""
 
 
 _MACHINES = {
@@ -55,19 +55,19 @@ _MACHINES = {
         architecture=0xC000003E,
         pivot_root=155,
         socket=41,
-        refused=(240, 68, 64, 29, 248, 249, 250),
-        marking=(90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280),
+        refused=(240, 68, 64, 29, 248, 249, 250, 188, 189, 190, 197, 198, 199),
+        marking=(90, 91, 92, 93, 94, 132, 235, 260, 261, 268, 280),
     ),
     "aarch64": _Machine(
         architecture=0xC00000B7,
         pivot_root=41,
         socket=198,
-        refused=(180, 186, 190, 194, 217, 218, 219),
-        marking=(5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 88),
+        refused=(180, 186, 190, 194, 217, 218, 219, 5, 6, 7, 14, 15, 16),
+        marking=(52, 53, 54, 55, 88),
     ),
 }
-_MARKING = (452, 463, 466, 469)
-"""Further ones, on every architecture: fchmodat2, setxattrat, removexattrat, file_setattr."""
+_REFUSED, _MARKING = (425, 463, 466, 469), (452,)
+"""Further ones, on every architecture: io_uring_setup, setxattrat, removexattrat, file_setattr; fchmodat2."""
 
 INTERNET = (2, 10, 16)
 """Families of sockets that stay within a network namespace: IPv4, IPv6, and netlink, by which programs ask about it."""
@@ -209,20 +209,11 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
     _call("mount", *encoded[:3], ctypes.c_ulong(flags), encoded[3], what=f"mount {source or kind}")
 
 
-def _set_mount(path: str, flags: int) -> None:
-    """Add flags to a mount, and to those below it in the tree that was bound with it."""
+def _set_mount(path: str, flags: int, recursive: bool) -> None:
+    """Add flags to a mount, and to all mounts below it if `recursive`."""
     attributes = struct.pack("QQQQ", flags, 0, 0, 0)
-    recursive = 0 if flags == _ATTR_RDONLY else _AT_RECURSIVE
-    _call(
-        "syscall",
-        _MOUNT_SETATTR,
-        _AT_FDCWD,
-        os.fsencode(path),
-        recursive,
-        attributes,
-        len(attributes),
-        what="mount_setattr",
-    )
+    where = (_AT_FDCWD, os.fsencode(path), _AT_RECURSIVE if recursive else 0)
+    _call("syscall", _MOUNT_SETATTR, *where, attributes, len(attributes), what="mount_setattr")
 
 
 def build_root(root: str, readable: Sequence[str], writable: Sequence[str], scratch_bytes: int) -> None:
@@ -256,7 +247,7 @@ def build_root(root: str, readable: Sequence[str], writable: Sequence[str], scra
         os.symlink(target, f"{root}/dev/{name}")
     for path in DEVICES:
         open(root + path, "wb").close()
-    _set_mount(root, _ATTR_RDONLY)
+    _set_mount(root, _ATTR_RDONLY, recursive=False)
     for path in DEVICES:
         _mount(path, root + path, None, _BIND)
     _mount("proc", f"{root}/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
@@ -276,7 +267,7 @@ def _bind(path: str, place: str, flags: int = 0) -> None:
     else:
         open(place, "wb").close()
     _mount(path, place, None, _BIND | _REC)
-    _set_mount(place, flags | _NOSUID | _NODEV)
+    _set_mount(place, flags | _NOSUID | _NODEV, recursive=True)
 
 
 # -- Landlock and seccomp ---------------------------------------------------------------------------------------------
@@ -320,9 +311,10 @@ def restrict_files(readable: Sequence[str], writable: Sequence[str]) -> None:
 def restrict_calls(families: Sequence[int], marks: bool) -> None:
     """Refuse system calls that would evade the other walls, and sockets of other `families` than these.
 
-    Refused are io_uring (which opens sockets too), interprocess communication that files do not govern, and the
-    kernel's key rings, which are inherited. ``socketpair`` stays: it reaches nobody else. Without `marks`, calls that
-    change modes, owners, times and attributes of files do nothing and report success: Landlock does not govern them.
+    Refused are io_uring (which opens sockets too), interprocess communication that files do not govern, the kernel's
+    key rings, which are inherited, and changes of extended attributes. ``socketpair`` stays: it reaches nobody else.
+    Without `marks`, calls that change modes, owners and times of files do nothing and report success: Landlock does
+    not govern them.
     """
     machine = _machine()
     if machine is None:
@@ -333,7 +325,7 @@ def restrict_calls(families: Sequence[int], marks: bool) -> None:
     )
     program = [(load, 0, 0, 4), (jump_equal, 1, 0, machine.architecture), kill, (load, 0, 0, 0)]
     tests = [(jump_from, 0x40000000, deny)]  # the numbers of another way to call, x32
-    tests += [(jump_equal, number, deny) for number in (*machine.refused, _IO_URING_SETUP)]
+    tests += [(jump_equal, number, deny) for number in (*machine.refused, *_REFUSED)]
     tests += [(jump_equal, number, skip) for number in (() if marks else (*machine.marking, *_MARKING))]
     for jump, number, verdict in tests:  # a match goes on with the verdict, anything else with what comes after it
         program += [(jump, 0, 1, number), verdict]

@@ -28,7 +28,7 @@ GUARANTEES = {
     "output": "what it prints is bounded",
     "tree": "no process of it outlives the run",
     "memory": "its processes together stay within the memory limit",
-    "processes": "their number stays within its limit",
+    "processes": "their number is bounded",
     "network": "it reaches no other process through a socket, and no other machine",
     "writes": "it changes no file outside its temporary folders",
     "reads": "it reads no file outside them but the system's, the Python installation's and those named",

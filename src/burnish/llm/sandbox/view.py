@@ -57,5 +57,5 @@ def _python() -> Iterator[str]:
 
 def exposed_home() -> str:
     """The folder that must be readable and holds the user's home, if there is one: then the home cannot be hidden."""
-    home = Path.home()
-    return next((path for path in readable("", False, ()) if home.is_relative_to(path)), "")
+    home = os.path.realpath(os.path.expanduser("~"))
+    return next((path for path in readable("", False, ()) if Path(home).is_relative_to(path)), "")
