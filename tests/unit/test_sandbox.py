@@ -100,7 +100,7 @@ def test_nothing_but_the_streams_is_open(level: str) -> None:
 # -- what goes in and comes out ----------------------------------------------------------------------------------------
 
 
-def test_collecting_follows_no_link(level: str, outside: Path, unwalled: Callable[[], str]) -> None:
+def test_collecting_follows_no_link(level: str, outside: Path) -> None:
     outcome = run(
         f"""
         import os

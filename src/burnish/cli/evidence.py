@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -76,7 +77,7 @@ def demo(
     model = "tiny" if tiny else catalogue.claim(DEMO).default_model
     if tiny:
         look.note("the tiny model shows how burnish works; whether the claim holds, it cannot show")
-    _measure(DEMO, model, "smoke" if tiny else "demo", out or Path("runs/demo"), device=device, dtype=dtype)
+    _measure(DEMO, model, "demo", out or Path("runs/demo"), device=device, dtype=dtype)
 
 
 def claims(*, json: JsonFlag = False) -> None:
@@ -105,12 +106,12 @@ def _measure(name: str, model: str, scale: str, folder: Path, **options: Any) ->
 
 def _show(found: Evidence) -> None:
     look.heading(found.sentence)
+    measures = list(dict.fromkeys(measure for arm in found.arms for measure in arm.measures))
     look.table(
-        ("arm", "measure", "estimate", "low", "high"),
+        ("arm", *measures, "minutes"),
         [
-            (arm.label, measure, value.get("estimate"), value.get("low"), value.get("high"))
+            (arm.label, *(_bounded(arm.measures.get(measure)) for measure in measures), round(arm.seconds / 60, 2))
             for arm in found.arms
-            for measure, value in arm.measures.items()
         ],
     )
     look.heading("Criteria")
@@ -131,3 +132,10 @@ def _show(found: Evidence) -> None:
     )
     look.say()
     look.say(f"verdict: {found.verdict}", look.COLOURS[found.verdict] + " bold")
+
+
+def _bounded(value: Mapping[str, float] | None) -> str:
+    """An estimate with its interval."""
+    if not value:
+        return ""
+    return f"{look.figure(value['estimate'])} [{look.figure(value['low'])}, {look.figure(value['high'])}]"
