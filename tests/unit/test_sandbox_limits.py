@@ -107,13 +107,15 @@ def test_programs_end_with_their_caller(number: signal.Signals, tmp_path: Path) 
         box = Sandbox(seconds=100, allow_weaker=True)
         box.run_many([["sh", "-c", "sleep 100; # {marker}"]] * 3, jobs=2)
     """
-    caller = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stderr=subprocess.PIPE)
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    caller = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stderr=subprocess.PIPE, env=env)
     others = {caller.pid}
     try:
         wait_for(lambda: len({*alive("# " + marker)} - others) == 2, "the programs did not start")
         caller.send_signal(number)
         _, errors = caller.communicate(timeout=20)
         wait_for(lambda: not alive("# " + marker), "the programs did not end")
+        wait_for(lambda: not os.listdir(tmp_path), "folders were left behind")
     finally:
         caller.kill()
         caller.wait()

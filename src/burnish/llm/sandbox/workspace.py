@@ -30,7 +30,7 @@ class Workspace:
 
     def __init__(self, uid: int | None) -> None:
         self.uid = uid
-        self.base = Path(tempfile.mkdtemp(prefix="burnish-")).resolve()
+        self.base = Path(tempfile.mkdtemp(prefix="burnish-sandbox-")).resolve()
         self.work, self.home, self.root = (self.base / name for name in ("work", "home", "root"))
         for folder in (self.work, self.home, self.root):
             folder.mkdir(mode=0o700)
