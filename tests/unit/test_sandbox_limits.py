@@ -37,7 +37,7 @@ def alive(marker: str) -> list[int]:
     return found
 
 
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, what
@@ -108,17 +108,15 @@ def test_programs_end_with_their_caller(number: signal.Signals, tmp_path: Path) 
         box.run_many([["sh", "-c", "sleep 100; # {marker}"]] * 3, jobs=2)
     """
     env = {**os.environ, "TMPDIR": str(tmp_path)}
-    caller = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stderr=subprocess.PIPE, env=env)
-    others = {caller.pid}
-    try:
-        wait_for(lambda: len({*alive("# " + marker)} - others) == 2, "the programs did not start")
-        caller.send_signal(number)
-        _, errors = caller.communicate(timeout=20)
-        wait_for(lambda: not alive("# " + marker), "the programs did not end")
-        wait_for(lambda: not os.listdir(tmp_path), "folders were left behind")
-    finally:
-        caller.kill()
-        caller.wait()
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stderr=subprocess.PIPE, env=env) as caller:
+        try:
+            wait_for(lambda: len({*alive("# " + marker)} - {caller.pid}) == 2, "the programs did not start")
+            caller.send_signal(number)
+            _, errors = caller.communicate(timeout=60)
+        finally:
+            caller.kill()
+    wait_for(lambda: not alive("# " + marker), "the programs did not end")
+    wait_for(lambda: not os.listdir(tmp_path), "folders were left behind")
     assert number == signal.SIGKILL or b"KeyboardInterrupt" in errors
     assert caller.returncode == -number
 

@@ -45,7 +45,7 @@ from burnish.stats import bootstrap, paired
 if TYPE_CHECKING:
     from datasets import Dataset
 
-CHUNK_LOGITS = 16_000_000
+CHUNK_LOGITS = 4_000_000
 """Logits that are formed at once."""
 
 

@@ -66,7 +66,9 @@ FAMILIES = {
     "gemma3_text": Family("gemma3", norm_offset=1.0, metadata=False),
 }
 
-FIX = "use --bits 4 --group 32 --sym (Q4_0), --bits 4 --group 32 --zero float (Q4_1) or --bits 8 --group 32 --sym (Q8_0)"
+FIX = (
+    "use --bits 4 --group 32 --sym (Q4_0), --bits 4 --group 32 --zero float (Q4_1) or --bits 8 --group 32 --sym (Q8_0)"
+)
 
 
 def check(method: Method) -> None:
@@ -87,7 +89,9 @@ def kind(spec: GridSpec) -> str | None:
 
 
 def _unfit(spec: GridSpec) -> str:
-    zero = "symmetric" if spec.sym else f"asymmetric with {'a floating-point' if spec.float_zero else 'an integer'} zero"
+    zero = (
+        "symmetric" if spec.sym else f"asymmetric with {'a floating-point' if spec.float_zero else 'an integer'} zero"
+    )
     group = "whole rows" if spec.group == -1 else f"groups of {spec.group}"
     return f"no type of block holds {spec.bits} bits in {group}, {zero}, without rounding again"
 

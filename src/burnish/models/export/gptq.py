@@ -2,9 +2,10 @@
 
 For a layer of n inputs and m outputs in groups of g: ``qweight`` int32 (n·bits/32, m), ``qzeros`` int32
 (groups, m·bits/32), ``scales`` float16 (groups, m), ``g_idx`` int32 (n), the group of each input; a last group may be
-short. Version 1 of the format stores zero - 1, and cannot say that a zero is 0: loaders add the 1 to whole words, or to
-each zero without wrapping. A model with such a group is written as version 2 (``checkpoint_format`` "gptq_v2"), which
-stores the zero itself. Loaders compute in half precision, so everything else is stored in half precision too.
+short. Version 1 of the format stores zero - 1, and cannot say that a zero is 0: some loaders add the 1 to whole words,
+some to each zero without wrapping. Symmetric models are written so, since all their zeros are in the middle. Asymmetric
+ones are written as version 2 (``checkpoint_format`` "gptq_v2"), which stores the zero itself; gptqmodel would take an
+asymmetric version 1 from no tool but itself. Loaders compute in half precision, so all else is stored in it too.
 """
 
 from __future__ import annotations
@@ -71,25 +72,24 @@ def write(model: Model, folder: Path) -> None:
                 "use --format compressed-tensors",
             )
     dtype = torch.bfloat16 if model.net.dtype == torch.bfloat16 else torch.float16
-    version = 2 if any((layer.quantized.grid.zero == 0).any() for layer in contents.rounded) else 1
-    packed = {layer.name: _pack(layer, version) for layer in contents.rounded}
+    packed = {layer.name: _pack(layer) for layer in contents.rounded}
     tensors = {
         name: tensor.to(dtype) if tensor.is_floating_point() and not name.endswith(".scales") else tensor
         for name, tensor in repacked(model, packed).items()
     }
     with replacing(folder, sum(tensor.nbytes for tensor in tensors.values())) as temporary:
         name = str(dtype).removeprefix("torch.")
-        write_folder(model, temporary, tensors, _config(contents, spec, version), name)
+        write_folder(model, temporary, tensors, _config(contents, spec), name)
         finish(model, temporary, NAME, name)
 
 
-def _pack(layer: Rounded, version: int) -> dict[str, Tensor]:
+def _pack(layer: Rounded) -> dict[str, Tensor]:
     """The tensors that stand for a layer's weight."""
     from compressed_tensors.compressors.pack_quantized import pack_to_int32
 
     codes, grid = layer.quantized.codes, layer.quantized.grid
     spec, inputs = grid.spec, codes.shape[1]
-    stored = grid.zero.short() - (1 if version == 1 else 0)
+    stored = grid.zero.short() - int(spec.sym)
     return {
         "qweight": pack_to_int32((codes.short() - spec.middle).char().T, spec.bits, packed_dim=0),
         "qzeros": pack_to_int32((stored - spec.middle).char().T, spec.bits),
@@ -98,11 +98,11 @@ def _pack(layer: Rounded, version: int) -> dict[str, Tensor]:
     }
 
 
-def _config(contents: Contents, spec: GridSpec, version: int) -> dict[str, Any]:
+def _config(contents: Contents, spec: GridSpec) -> dict[str, Any]:
     """The ``quantization_config``; layers inside the blocks that were not rounded are named."""
     config: dict[str, Any] = {
         "quant_method": "gptq",
-        "checkpoint_format": "gptq" if version == 1 else "gptq_v2",
+        "checkpoint_format": "gptq" if spec.sym else "gptq_v2",
         "bits": spec.bits,
         "group_size": spec.group,
         "sym": spec.sym,
