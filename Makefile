@@ -19,7 +19,8 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/cog --check -r README.md docs/*.md
+	$(BIN)/cog --check README.md
+	$(BIN)/python docs/generate.py --check
 
 docs: $(VENV)/.dev
 	$(PIP) -e ".[docs]"

@@ -388,7 +388,7 @@ def test_the_demo_asks_a_small_claim(claim: dict[str, Any], burnish: Burnish) ->
     code, _, err = burnish("demo", "--tiny", "--out", "r")
     assert code == 0
     assert "whether the claim holds, it cannot show" in err
-    assert (claim["model"], claim["scale"], claim["out"]) == ("tiny", "smoke", Path("r"))
+    assert (claim["model"], claim["scale"], claim["out"]) == ("tiny", "demo", Path("r"))
 
 
 def _row(state: str) -> Any:

@@ -124,15 +124,25 @@ def test_pull_back_is_the_mean_over_positions() -> None:
 
 def test_row_metrics_without_rotation_are_plain_covariances() -> None:
     """OPT does not rotate by position: q's metric is the keys' second moment, k's the queries'."""
-    block = next(iter(Walk(build("opt").fork(), tokens(3))))
-    seen = collect(block, ("q",), values=False)
+    walk = iter(Walk(build("opt").fork(), tokens(3)))
+    seen = collect(next(walk), ("q",), values=False)
+    assert seen.keys.abs().sum() > 0
     assert torch.allclose(seen.rows("q"), seen.keys / seen.count)
     assert torch.allclose(seen.rows("k"), seen.queries / seen.count)
 
 
+def test_statistics_outside_a_walk_are_refused() -> None:
+    walk = iter(Walk(build("llama").fork(), tokens(3)))
+    block = next(walk)
+    walk.close()  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="outside its walk"):
+        collect(block, ("q",), values=False)
+
+
 def test_second_moments_are_shared_between_layers_with_one_input() -> None:
     model = build("llama")
-    block = next(iter(Walk(model.fork(), tokens())))
+    walk = iter(Walk(model.fork(), tokens()))
+    block = next(walk)
     seen = second_moments(block, ("q", "k", "v", "gate", "up", "down"))
     assert seen["q"] is seen["k"] is seen["v"]
     assert seen["gate"] is seen["up"]

@@ -1,68 +1,90 @@
-"""Reload: does the tool that an export is for find the model that was measured?
+"""Reload: does another tool, in another process, find in an exported folder the model that was measured?
 
 ## How it works
 
-Every exported folder holds a small record (``burnish-reload.safetensors``): a fixed text as tokens, logits and
-log-probabilities of the model in memory, and a digest of every weight. Reload starts a fresh process, loads the folder
-with the named loader, and compares: weights bit for bit where the loader shows them, the largest difference of a logit,
-the mean KL divergence, and the mean negative log-likelihood. Beyond a limit it ends with an error.
+An export writes a small record beside the weights: a fixed text as tokens, the logits and log-probabilities that the
+model in memory gives them, and a digest of every weight. `reload` starts a fresh process in which the named loader reads
+the folder, feeds it the same tokens and compares: the largest difference of a logit, the mean KL divergence, the
+negative log-likelihood, every weight, and whether the loader's tokenizer cuts the text into the same tokens. Beyond the
+limits it ends with an error.
+
+| loader | reads | weights | allowed | why |
+|---|---|---|---|---|
+| transformers | hf, compressed-tensors, gguf | equal to the bit | logits 1e-5 | the same operations on the same numbers |
+| transformers | 16-bit models with 8-bit activations | | KL 0.01, NLL 0.01 | it rounds scales and activations in 16 bits |
+| gptqmodel | gptq | equal to the bit, in half precision | KL 1e-3, NLL 0.005 | its kernels compute in half precision |
+| llama.cpp | gguf | not shown | KL 0.02, NLL 0.02 | activations in 8 bits, keys and values in half precision |
+
+`auto` takes the loader that the format is meant for, and transformers for GGUF where llama.cpp is not installed. gptqmodel
+wants an environment of its own, whose interpreter `--python` names. llama.cpp comes ready-made with the Node package
+node-llama-cpp, whose folder the variable BURNISH_NODE_MODULES names; nothing is built or fetched.
 
 ## Differences
 
-The limits follow from each loader's arithmetic. transformers does the same operations on the same weights: 1e-5 on
-logits. gptqmodel's kernels compute in half precision, and llama.cpp rounds activations to 8 bits in blocks of 32: there
-the limits are on KL and on perplexity (half a percent), and the weights are compared where they are shown.
+None: there is no paper. Packing that does not match what was measured is the most repeated fault of quantization tools.
 
 ## When not to use it
 
-It proves that a file is read right, not that the model is good: see divergence.
+It proves that a file is right, not that the model is good: for that see divergence.
 
 ## References
 
-The loaders: transformers with compressed-tensors, gptqmodel, and llama.cpp through the npm package node-llama-cpp.
+KL divergence as the measure of agreement: llama.cpp's perplexity tool.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from burnish.core.errors import Mismatch
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Analysis
 from burnish.data.scores import Table
+from burnish.models.reload import compare
 
 
 class Reload(Analysis):
-    """Load an export in a fresh process with the tool that it is for, and compare it with what was measured."""
+    """Load an exported folder with another tool, and compare it with the model that was measured."""
 
     needs: ClassVar[tuple[str, ...]] = ("models",)
 
     loader: Literal["auto", "transformers", "gptqmodel", "llama.cpp"] = "auto"
-    """Which tool loads it; auto takes the one that the format is meant for."""
+    """Who loads it; auto for the one that the format is meant for."""
     python: str = ""
-    """Interpreter that has the loader's package; this one when empty."""
+    """Interpreter of an environment that has the loader; by default this one."""
+    tolerance: Annotated[float, Field(ge=0)] | None = None
+    """Largest difference of a logit that passes, instead of the loader's own limit: for another machine, say."""
 
     def __call__(self, folder: Path, run: Run | None = None) -> Table:
-        """Compare.
+        """Reload and compare.
 
         Args:
-            folder: What `burnish compress` wrote: the artifact, or the run folder around it.
-            run: Where the figures go.
+            folder: What was exported, or the run folder around it.
+            run: Where figures go.
+
+        Returns:
+            A row a measure: item_id, value, limit (NaN for none), holds.
 
         Raises:
-            Mismatch: the loader found another model.
-            BadInput: no record in the folder, or the loader cannot load it.
-            Unsupported: the loader is not installed, or does not read the format.
+            Mismatch: the loader finds another model; lists every measure beyond its limit.
+            BadInput: the folder was not exported by burnish, or the loader cannot load it.
+            Unsupported: the loader is not installed, or does not read this format.
         """
-        from burnish.models.reload import compare
-
         run = ensure(run)
-        found = compare(Path(folder), self.loader, self.python)
-        rows = found.rows()
-        run.metric(loader=found.loader, format=found.format, **{row["item_id"]: row["value"] for row in rows})
+        found = compare(Path(folder), self.loader, self.python, self.tolerance)
+        run.metric(
+            logit_difference=found.logits,
+            kl=found.kl,
+            nll=found.nll,
+            nll_difference=found.nll - found.base_nll,
+            **({} if found.weights is None else {"weights_that_differ": len(found.weights)}),
+        )
         if faults := found.faults():
             raise Mismatch(
-                f"{found.loader} finds another model in {folder}\n" + "\n".join(f"  {line}" for line in faults)
+                "\n  ".join([f"{found.loader} finds another model in {folder}:", *faults]),
+                "do not use this export; if it was moved from another machine, --tolerance 1e-3 allows for its arithmetic",
             )
-        return Table.of(rows, loader=found.loader, format=found.format)
+        return Table.of(found.rows(), loader=found.loader, format=found.format)

@@ -145,6 +145,8 @@ def collect(block: Block, roles: tuple[str, ...], values: bool) -> AttentionStat
         del attention.tap
         if hook is not None:
             hook.remove()
+    if not found.count:
+        raise RuntimeError("a block was asked for its attention outside its walk, where nothing taps it")
     return found
 
 

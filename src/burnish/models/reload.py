@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,11 +77,13 @@ class Limits:
         logits: Largest difference of a logit; None where the loader's arithmetic rules out a useful bound.
         kl: Mean KL divergence from the model in memory.
         nll: Difference of the mean negative log-likelihoods; 0.005 is half a percent of perplexity.
+        weights: How many weights may differ; None where the loader keeps them otherwise.
     """
 
     logits: float | None
     kl: float
     nll: float
+    weights: int | None = 0
 
 
 LIMITS: dict[Loader, Limits] = {
@@ -93,6 +95,8 @@ LIMITS: dict[Loader, Limits] = {
     # averages out over a long text (far below half a percent of perplexity), less so over a record's few hundred tokens.
     "llama.cpp": Limits(None, 2e-2, 2e-2),
 }
+INEXACT = Limits(None, 1e-2, 1e-2, weights=None)
+"""For a format whose loader rounds scales or activations to 16 bits where the model in memory does not."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class Record:
     """What an exported folder says about the model that it was made from.
 
     Attributes:
-        facts: format, dtype, device, threads, text, last, weights (name to digest).
+        facts: format, dtype, exact, device, threads, text, last, weights (name to digest).
         ids: (ids,) int64: the whole text as tokens.
         tokens: (tokens,) int64: the first of them, which were fed to the model.
         logits: (last, vocabulary) float32, of the last positions.
@@ -138,7 +142,7 @@ class Comparison:
     base_nll: float
     weights: tuple[str, ...] | None
     tokens: bool
-    limits: Limits = field(default_factory=lambda: LIMITS["transformers"])
+    limits: Limits
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a measure: item_id, value, limit (NaN for none), holds."""
@@ -149,7 +153,7 @@ class Comparison:
             ("text cut into other tokens", float(not self.tokens), 0.0),
         ]
         if self.weights is not None:
-            measured.insert(0, ("weights that differ", float(len(self.weights)), 0.0))
+            measured.insert(0, ("weights that differ", float(len(self.weights)), self.limits.weights))
         return [
             {
                 "item_id": name,
@@ -164,13 +168,13 @@ class Comparison:
     def faults(self) -> list[str]:
         """A line for each measure beyond its limit."""
         lines = [f"{r['item_id']}: {r['value']:.3g}, allowed {r['limit']:.3g}" for r in self.rows() if not r["holds"]]
-        if self.weights:
+        if self.weights and self.limits.weights is not None:
             more = f" and {len(self.weights) - 3} more" if len(self.weights) > 3 else ""
             lines.append("weights: " + ", ".join(self.weights[:3]) + more)
         return lines
 
 
-def write_record(model: Model, folder: Path, format: str, dtype: str = "") -> None:
+def write_record(model: Model, folder: Path, format: str, dtype: str = "", exact: bool = True) -> None:
     """Write the record of `model` into an exported folder.
 
     Args:
@@ -178,6 +182,7 @@ def write_record(model: Model, folder: Path, format: str, dtype: str = "") -> No
         folder: Where it was exported to.
         format: The format.
         dtype: What loaders of this format compute in; by default the model's own dtype.
+        exact: Whether transformers computes the same as the model in memory.
     """
     from safetensors.torch import save_file
 
@@ -189,6 +194,7 @@ def write_record(model: Model, folder: Path, format: str, dtype: str = "") -> No
     facts = {
         "format": format,
         "dtype": dtype or own,
+        "exact": exact,
         "device": model.device.type,
         "threads": torch.get_num_threads(),
         "text": PASSAGE,
@@ -238,13 +244,16 @@ def pick_loader(format: str) -> Loader:
     return "transformers" if format == "gguf" and llama_cpp.library() is None else READERS[format][0]
 
 
-def compare(folder: Path, loader: Loader | Literal["auto"] = "auto", python: str = "") -> Comparison:
+def compare(
+    folder: Path, loader: Loader | Literal["auto"] = "auto", python: str = "", tolerance: float | None = None
+) -> Comparison:
     """Load an exported folder in a fresh process and compare it with its record.
 
     Args:
         folder: What was exported, or the run folder around it.
         loader: Who loads it; "auto" for the one that the format is meant for.
         python: For the loaders in Python: the interpreter that has them, by default this one.
+        tolerance: Largest difference of a logit that passes, instead of the loader's own limit.
 
     Raises:
         BadInput: no record, or the loader cannot load the folder; with the loader's own words.
@@ -257,6 +266,7 @@ def compare(folder: Path, loader: Loader | Literal["auto"] = "auto", python: str
     if chosen not in READERS.get(format, ()):
         readers = " or ".join(READERS.get(format, ()))
         raise Unsupported(f"the loader {chosen} for {folder}", f"it does not read {format}", f"use --loader {readers}")
+    limits = LIMITS[chosen] if record.facts["exact"] else INEXACT
     load = _llama_cpp if chosen == "llama.cpp" else _python
     logits, logprobs, ids, weights = load(folder, chosen, record, python)
     ours = record.logits.log_softmax(1).double()
@@ -270,7 +280,7 @@ def compare(folder: Path, loader: Loader | Literal["auto"] = "auto", python: str
         base_nll=float(-record.logprobs.double().mean()),
         weights=None if weights is None else _different(record.facts["weights"], weights),
         tokens=ids == record.ids.tolist(),
-        limits=LIMITS[chosen],
+        limits=limits if tolerance is None else replace(limits, logits=tolerance),
     )
 
 

@@ -4,6 +4,10 @@ Weights alone become ``pack-quantized``, weights with activation grids ``int-qua
 (in half precision for a half-precision model): loaders multiply codes and scales in the dtype of the scale, and only so
 do they get the weights that were measured. ``"dequantize": true`` makes transformers decompress while it loads; without
 it, it refuses packed zero points, and rounds scales to the model's dtype first.
+
+It cannot be told so for activation grids, nor for several kinds of grid in one model. A bfloat16 model of that sort is
+written exactly, and computed by transformers with scales of 8 significant bits; in both 16-bit dtypes it also rounds
+activations in 16 bits. The reload check allows for that.
 """
 
 from __future__ import annotations
@@ -47,11 +51,14 @@ def write(model: Model, folder: Path) -> None:
     """
     contents = Contents.of(model, NAME, activations=True)
     _refuse(model, contents)
-    packed = {layer.name: _pack(layer, model.net.dtype) for layer in contents.rounded}
-    tensors = repacked(model, packed)
+    dtype = model.net.dtype
+    tensors = repacked(model, {layer.name: _pack(layer, dtype) for layer in contents.rounded})
+    config = _config(contents)
     with replacing(folder, sum(tensor.nbytes for tensor in tensors.values())) as temporary:
-        write_folder(model, temporary, tensors, _config(contents), str(model.net.dtype).removeprefix("torch."))
-        finish(model, temporary, NAME)
+        write_folder(model, temporary, tensors, config, str(dtype).removeprefix("torch."))
+        activations = config["format"] == "int-quantized"
+        exact = dtype == torch.float32 or (not activations and ("dequantize" in config or dtype == torch.float16))
+        finish(model, temporary, NAME, exact=exact)
 
 
 def _refuse(model: Model, contents: Contents) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
-from burnish.core.errors import Unsupported
+from burnish.core.errors import Mismatch, Unsupported
 from burnish.models.export.intent import MEASURE_HERE, NO_FORMAT
 from burnish.models.model import Model
 from burnish.nn.activation import InputStage, TokenGrid
@@ -53,6 +54,7 @@ class Contents:
 
         Raises:
             Unsupported: the model does something while it runs that the format cannot say, or has no rounded layer.
+            Mismatch: a layer's weight is no longer what its codes stand for.
         """
         rounded, floating, grids = [], [], set()
         for name, module in model.net.named_modules():
@@ -63,6 +65,8 @@ class Contents:
             if grid is not None:
                 grids.add(grid)
             if (quantized := getattr(module, "quantized", None)) is not None:
+                if not torch.equal(module.weight, quantized.weight().to(module.weight)):
+                    raise Mismatch(f"the weight of {name} was changed after it was rounded", "round it last")
                 rounded.append(Rounded(name, module, quantized, grid))
             else:
                 floating.append(name)

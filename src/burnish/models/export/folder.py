@@ -62,7 +62,7 @@ class replacing:  # noqa: N801
         shutil.rmtree(earlier, ignore_errors=True)
 
 
-def finish(model: Model, folder: Path, format: str, dtype: str = "") -> None:
+def finish(model: Model, folder: Path, format: str, dtype: str = "", exact: bool = True) -> None:
     """Add what every exported folder has beside its weights.
 
     Args:
@@ -70,9 +70,10 @@ def finish(model: Model, folder: Path, format: str, dtype: str = "") -> None:
         folder: Where to.
         format: The format's name.
         dtype: What loaders of this format compute in; by default the model's own dtype.
+        exact: Whether transformers computes the same as the model in memory.
     """
     model.tokenizer.save_pretrained(folder)
     lineage = model.lineage
     facts = {"name": lineage.name, "source": dict(lineage.source), "steps": lineage.steps, "format": format}
     write_json(folder / LINEAGE, facts)
-    write_record(model, folder, format, dtype)
+    write_record(model, folder, format, dtype, exact)
