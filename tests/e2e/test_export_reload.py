@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -74,6 +75,16 @@ def test_a_format_that_cannot_hold_the_result_is_refused_before_the_model_is_loa
     assert "3 bits" in said
     assert "--bits 4 --group 32 --sym" in said
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.skipif(find_spec("gptqmodel") is not None, reason="gptqmodel is installed here")
+def test_a_loader_that_is_not_installed_says_what_to_install(tmp_path, capsys):
+    run_folder = compressed(tmp_path / "a", "gptq", "--bits", "4", "--group", "32")
+    capsys.readouterr()
+    assert reload(run_folder, tmp_path / "other") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "pip install gptqmodel" in said
+    assert "--python DIR/bin/python" in said
 
 
 @needs_llama_cpp

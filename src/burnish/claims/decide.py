@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from burnish.core.claim import ArmResult, Criterion, Finding, Frozen, judge
 from burnish.core.errors import BadInput
-from burnish.stats import Interval, bootstrap
+
+if TYPE_CHECKING:
+    from burnish.stats import Interval
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -91,7 +93,7 @@ def summarize(
             if all(measure.column in row for row in members):
                 function = np.exp if measure.transform == "exp" else _identity
                 values = np.array([row[measure.column] for row in members], dtype=np.float64)
-                shown[measure.name] = _bounds(bootstrap(values, function, level=_LEVEL))
+                shown[measure.name] = _bounds(_bootstrap(values, function, level=_LEVEL))
         results.append(ArmResult(arm=arm, label=label(arm, cell), cell=cell, measures=shown, seconds=0.0))
     return results
 
@@ -143,7 +145,7 @@ def _find(criterion: Criterion, ours: list[Row], theirs: list[Row]) -> Finding:
         values, statistic = (
             (a - b, _identity) if criterion.statistic == "difference" else (np.column_stack([a, b]), _over)
         )
-        found = bootstrap(values, statistic, level=criterion.level, draws=draws, clusters=clusters)
+        found = _bootstrap(values, statistic, level=criterion.level, draws=draws, clusters=clusters)
         estimate, low, high, note = found.estimate, found.low, found.high, found.note
     except BadInput as error:
         # The rows were checked before, so this says that the ratio means nothing on them: nothing is known of it.
@@ -177,6 +179,13 @@ def _over(means: Any) -> Any:
 
 def _identity(means: Any) -> Any:
     return means
+
+
+def _bootstrap(values: Any, statistic: Any, **options: Any) -> Interval:
+    """`burnish.stats.bootstrap`, imported when there is something to decide: SciPy takes its time."""
+    from burnish.stats import bootstrap
+
+    return bootstrap(values, statistic, **options)
 
 
 def _bounds(interval: Interval) -> dict[str, float]:

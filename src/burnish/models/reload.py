@@ -288,6 +288,11 @@ def _different(ours: dict[str, str], theirs: dict[str, str]) -> tuple[str, ...]:
     return tuple(name for name, digest in ours.items() if theirs.get(name) != digest)
 
 
+def _threads(record: Record) -> int:
+    """As many threads as computed the record, so that sums have the same order; on a smaller machine, all it has."""
+    return min(int(record.facts["threads"]), os.cpu_count() or 1)
+
+
 Found = tuple[Tensor, Tensor, list[int], dict[str, str] | None]
 """Logits, log-probabilities, token ids of the text, digests of the weights."""
 
@@ -298,7 +303,7 @@ def _llama_cpp(folder: Path, loader: str, record: Record, python: str) -> Found:
         [record.tokens.tolist()],
         last=record.facts["last"],
         text=record.facts["text"],
-        threads=record.facts["threads"],
+        threads=_threads(record),
     )
     return answer.logits, torch.tensor(answer.logprobs[0]), answer.ids, None
 
@@ -307,13 +312,15 @@ def _python(folder: Path, loader: str, record: Record, python: str) -> Found:
     from safetensors import safe_open
 
     interpreter = python or sys.executable
-    environment = {**os.environ, **QUIET, "OMP_NUM_THREADS": str(record.facts["threads"])}
+    environment = {**os.environ, **QUIET, "OMP_NUM_THREADS": str(_threads(record))}
     with tempfile.TemporaryDirectory(prefix="burnish-") as scratch:
         out = Path(scratch) / "found.safetensors"
         script = Path(causal_lm.__file__)
         command = [interpreter, "-P", str(script), loader, str(folder.absolute()), str(out)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=environment
+            )
         except OSError as error:
             raise BadInput(f"{interpreter} cannot be run: {error.strerror}", "give --python an interpreter") from None
         if not out.is_file():

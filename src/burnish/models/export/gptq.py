@@ -79,7 +79,7 @@ def write(model: Model, folder: Path) -> None:
     }
     with replacing(folder, sum(tensor.nbytes for tensor in tensors.values())) as temporary:
         name = str(dtype).removeprefix("torch.")
-        write_folder(model, temporary, tensors, _config(contents, spec), name)
+        write_folder(model, temporary, tensors, _config(model, contents, spec), name)
         finish(model, temporary, NAME, name)
 
 
@@ -98,8 +98,8 @@ def _pack(layer: Rounded) -> dict[str, Tensor]:
     }
 
 
-def _config(contents: Contents, spec: GridSpec) -> dict[str, Any]:
-    """The ``quantization_config``; layers inside the blocks that were not rounded are named."""
+def _config(model: Model, contents: Contents, spec: GridSpec) -> dict[str, Any]:
+    """The ``quantization_config``; layers that were not rounded are named, but for the head."""
     config: dict[str, Any] = {
         "quant_method": "gptq",
         "checkpoint_format": "gptq" if spec.sym else "gptq_v2",
@@ -110,8 +110,7 @@ def _config(contents: Contents, spec: GridSpec) -> dict[str, Any]:
         "lm_head": False,
         "pack_dtype": "int32",
     }
-    heads = {"lm_head", "embed_out"}
-    skipped = [name for name in contents.floating if name not in heads]
-    if skipped:
+    head = model.net.get_output_embeddings()
+    if skipped := [name for name in contents.floating if model.at(name) is not head]:
         config["dynamic"] = {f"-:^{re.escape(name)}$": {} for name in skipped}
     return config

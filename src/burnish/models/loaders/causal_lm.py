@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def main(loader: str, folder: Path, out: Path) -> None:
     with safe_open(folder / RECORD, "pt") as record:
         facts = json.loads(record.metadata()["facts"])
         tokens = record.get_tensor("tokens").long()
-    torch.set_num_threads(facts["threads"])
+    torch.set_num_threads(min(facts["threads"], os.cpu_count() or 1))
     device = facts["device"] if facts["device"] != "cuda" or torch.cuda.is_available() else "cpu"
     dtype = getattr(torch, facts["dtype"])
     load = {"transformers": with_transformers, "gptqmodel": with_gptqmodel}[loader]
