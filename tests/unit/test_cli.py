@@ -359,7 +359,12 @@ def claim(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     sys.modules["light_parts"].measure = measure  # type: ignore[attr-defined]
     sys.modules["light_parts"].CLAIM = types.SimpleNamespace(default_model="small")  # type: ignore[attr-defined]
     inner = catalogue.reference
-    stand_ins = {"burnish.claims:run": "light_parts:measure", catalogue.CLAIMS["boa"]: "light_parts:CLAIM"}
+    sys.modules["light_parts"].resolve = lambda model, notify: asked.update(resolved=model)  # type: ignore[attr-defined]
+    stand_ins = {
+        "burnish.claims:run": "light_parts:measure",
+        "burnish.models.resolve:resolve": "light_parts:resolve",
+        catalogue.CLAIMS["boa"]: "light_parts:CLAIM",
+    }
     monkeypatch.setattr(catalogue, "reference", lambda target: inner(stand_ins.get(target, target)))
     return asked
 
@@ -385,6 +390,7 @@ def test_strict_ends_with_4_unless_the_claim_holds(
 def test_the_demo_asks_a_small_claim(claim: dict[str, Any], burnish: Burnish) -> None:
     assert burnish("demo")[0] == 0
     assert (claim["model"], claim["scale"], claim["out"]) == ("small", "demo", Path("runs/demo"))
+    assert claim["resolved"] == "small"
     code, _, err = burnish("demo", "--tiny", "--out", "r")
     assert code == 0
     assert "whether the claim holds, it cannot show" in err

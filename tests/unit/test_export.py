@@ -15,7 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig, OPTConfig, OPTForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GgufConfig,
+    OPTConfig,
+    OPTForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 from burnish.compress.gptq import GPTQ
 from burnish.compress.quarot import QuaRot
@@ -215,6 +223,23 @@ def test_gguf_reloads_to_the_same_model(tiny, probe, tmp_path, spec, kind):
     assert types["blk.0.attn_q.weight"] == kind
     assert types["blk.0.attn_norm.weight"] == "F32"
     assert "output.weight" not in types  # tied
+    net = reloaded(folder, gguf_file="model.gguf", quantization_config=GgufConfig(dequantize=True))
+    assert_same(model, net, probe)
+
+
+def test_gguf_of_another_family_has_its_biases_and_its_own_head(tiny, probe, tmp_path):
+    torch.manual_seed(0)
+    shape = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = Qwen2Config(**shape, num_key_value_heads=2, vocab_size=tiny.config.vocab_size + 7, dtype=torch.float32)
+    net = Qwen2ForCausalLM(config).eval()
+    for parameter in net.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    model = RTN(bits=4, group=32, sym=True, layers=("q", "k", "down"))(Model(net, tiny.tokenizer, Lineage("small")))
+    folder = export(model, tmp_path / "out", "gguf")
+    reader = GGUFReader(folder / "model.gguf")
+    types = {tensor.name: tensor.tensor_type.name for tensor in reader.tensors}
+    assert (types["blk.0.attn_q.bias"], types["blk.0.attn_v.weight"], types["output.weight"]) == ("F32", "F32", "F32")
+    assert reader.fields["tokenizer.ggml.tokens"].contents()[-1] == f"[PAD{config.vocab_size - 1}]"
     net = reloaded(folder, gguf_file="model.gguf", quantization_config=GgufConfig(dequantize=True))
     assert_same(model, net, probe)
 
