@@ -53,7 +53,12 @@ def child(python: str, code: str, *arguments: str, threads: int) -> dict[str, fl
     """Run one job in a process of its own; its last line of output is its result."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "GPTQMODEL_CPU_WORKERS": str(threads)}
     done = subprocess.run(
-        [python, "-c", code, *arguments, str(threads)], check=False, capture_output=True, text=True, env=environment
+        [python, "-c", code, *arguments, str(threads)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tempfile.gettempdir(),  # gptqmodel writes logs where it is started
     )
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
