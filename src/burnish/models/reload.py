@@ -105,8 +105,8 @@ class Record:
 
     Attributes:
         facts: format, dtype, exact, device, threads, text, last, weights (name to digest).
-        ids: (ids,) int64: the whole text as tokens.
-        tokens: (tokens,) int64: the first of them, which were fed to the model.
+        ids: (ids,) int64: the whole text as tokens, without special ones.
+        tokens: (tokens,) int64: what was fed to the model, the text's beginning as the tokenizer gives it.
         logits: (last, vocabulary) float32, of the last positions.
         logprobs: (tokens - 1,) float32.
     """
@@ -188,7 +188,9 @@ def write_record(model: Model, folder: Path, format: str, dtype: str = "", exact
 
     own = str(next(model.net.parameters()).dtype).removeprefix("torch.")
     ids = torch.tensor(model.tokenizer(PASSAGE, add_special_tokens=False, verbose=False)["input_ids"])
-    tokens = ids[: min(LENGTH, int(getattr(model.config, "max_position_embeddings", LENGTH)))].clone()
+    # with the beginning of a sequence where the tokenizer adds one: models that expect it are lost without it
+    tokens = torch.tensor(model.tokenizer(PASSAGE, verbose=False)["input_ids"])
+    tokens = tokens[: min(LENGTH, int(getattr(model.config, "max_position_embeddings", LENGTH)))].clone()
     with torch.no_grad():
         logits = model.net(input_ids=tokens[None].to(model.device), use_cache=False).logits[0].float().cpu()
     facts = {
