@@ -194,3 +194,21 @@ def test_dead_inputs_are_named(tmp_path) -> None:
         GPTQ(bits=3)(model, None, run=run)
         notes = [event for event in run.events("layer-note") if "q_proj" in event["site"]]
     assert "1 of 32 inputs are always zero" in notes[0]["note"]
+
+
+def test_the_default_number_of_windows_is_a_wish_and_a_given_one_a_demand(
+    monkeypatch: pytest.MonkeyPatch, tmp_path
+) -> None:
+    def short(tokenizer, calib, samples, length, **kwargs) -> torch.Tensor:
+        if samples > 6:
+            raise BadInput("the text is too short")
+        return tokens()
+
+    monkeypatch.setattr("burnish.data.windows.windows", short)
+    with Run(tmp_path / "run") as run:
+        GPTQ(bits=3)(build("llama"), "text", run=run)
+    assert run.metrics["calibration_windows"] == 6
+    assert run.events("calibration")[0]["instead_of"] == 128
+    for method in (GPTQ(samples=128), BoA(samples=128), SmoothQuant(samples=512), QuaRot(samples=128)):
+        with pytest.raises(BadInput, match="too short"):
+            method(build("llama"), "text")

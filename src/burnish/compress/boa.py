@@ -54,6 +54,7 @@ from torch import Tensor
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.models.attention_statistics import AttentionStatistics, collect
+from burnish.models.calibration import calibration_windows
 from burnish.models.layers import LayerLog
 from burnish.models.model import Model
 from burnish.models.rounding_settings import CalibratedRounding
@@ -115,7 +116,7 @@ class BoA(CalibratedRounding):
         run = ensure(run)
         model = model.fork()
         log = LayerLog(run)
-        for block in run.chain(Walk(model, self.windows(model, calib)), step="boa"):
+        for block in run.chain(Walk(model, calibration_windows(self, model, calib, run)), step="boa"):
             sites = block.sites(self.layers)
             roles = tuple(site.role for site in sites)
             seen = collect(block, roles, values=self.block_v and "v" in roles)

@@ -35,6 +35,7 @@ from pydantic import Field
 
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
+from burnish.models.calibration import calibration_windows
 from burnish.models.layers import LayerLog
 from burnish.models.model import Model
 from burnish.models.rounding_settings import CalibratedRounding
@@ -79,7 +80,7 @@ class GPTQ(CalibratedRounding):
         run = ensure(run)
         model = model.fork()
         log = LayerLog(run)
-        for block in run.chain(Walk(model, self.windows(model, calib)), step="gptq"):
+        for block in run.chain(Walk(model, calibration_windows(self, model, calib, run)), step="gptq"):
             sites = block.sites(self.layers)
             seen = second_moments(block, tuple(site.role for site in sites))
             for site in sites:

@@ -43,6 +43,7 @@ from burnish.core.errors import Unsupported
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
+from burnish.models.calibration import calibration_windows
 from burnish.models.fold import fuse_norms, put, rotate_residual, rotate_values
 from burnish.models.layers import LayerLog
 from burnish.models.model import Model
@@ -87,7 +88,7 @@ class QuaRot(Compressor):
     rotation_seed: int = 0
     """Signs of the randomized Hadamard matrix R1."""
     samples: Annotated[int, Field(ge=1)] = 128
-    """Calibration windows (GPTQ only)."""
+    """Calibration windows (GPTQ only); the default takes what a shorter text holds, a number that you give must fit."""
     length: Annotated[int, Field(ge=2)] = 2048
     """Tokens in a calibration window."""
     calib_seed: int = 0
@@ -139,11 +140,10 @@ class QuaRot(Compressor):
                 log.add(site, self.bits, **output_error(before, site.weight, None))
         else:
             from burnish.core.errors import BadInput
-            from burnish.data.windows import windows
 
             if calib is None:
                 raise BadInput("GPTQ needs calibration text", "give --calib, or --weights rtn")
-            tokens = windows(model.tokenizer, calib, self.samples, self.length, seed=self.calib_seed)
+            tokens = calibration_windows(self, model, calib, run)
             for block in run.chain(Walk(model, tokens), step="quarot"):
                 sites = block.sites()
                 seen = second_moments(block, tuple(site.role for site in sites))

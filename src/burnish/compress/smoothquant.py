@@ -38,6 +38,7 @@ from torch import Tensor, nn
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
+from burnish.models.calibration import calibration_windows
 from burnish.models.fold import divide_outputs, multiply_inputs
 from burnish.models.layers import LayerLog
 from burnish.models.model import Block, Model
@@ -72,7 +73,7 @@ class SmoothQuant(Compressor):
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.5
     """How much of the outliers moves into the weights: 0 none, 1 all."""
     samples: Annotated[int, Field(ge=1)] = 512
-    """Calibration windows."""
+    """Calibration windows; the default takes what a shorter text holds, a number that you give must fit."""
     length: Annotated[int, Field(ge=2)] = 512
     """Tokens in a calibration window."""
     calib_seed: int = 0
@@ -90,11 +91,9 @@ class SmoothQuant(Compressor):
             Unsupported: an architecture without plain linear layers.
             BadInput: too little text for the windows, or values that are not finite.
         """
-        from burnish.data.windows import windows
-
         run = ensure(run)
         model = model.fork()
-        tokens = windows(model.tokenizer, calib, self.samples, self.length, seed=self.calib_seed)
+        tokens = calibration_windows(self, model, calib, run)
         for block in run.chain(Walk(model, tokens), step="smooth"):
             left_out = smooth(block, self.alpha)
             if left_out:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from burnish.core.shapes import Compressor
 from burnish.nn.grid import GridSpec
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-    from torch import Tensor
-
-    from burnish.models.model import Model
 
 Role = Literal["q", "k", "v", "o", "gate", "up", "down", "fc1", "fc2"]
 
@@ -49,14 +43,8 @@ class CalibratedRounding(WeightRounding):
     """A weight-rounding compressor that looks at the activations of calibration text."""
 
     samples: Annotated[int, Field(ge=1)] = 128
-    """Calibration windows."""
+    """Calibration windows; the default takes what a shorter text holds, a number that you give must fit."""
     length: Annotated[int, Field(ge=2)] = 2048
     """Tokens in a calibration window."""
     calib_seed: int = 0
     """Which windows of the calibration text are taken."""
-
-    def windows(self, model: Model, calib: Dataset) -> Tensor:
-        """Calibration tokens, (samples, length) int64."""
-        from burnish.data.windows import windows
-
-        return windows(model.tokenizer, calib, self.samples, self.length, seed=self.calib_seed)
