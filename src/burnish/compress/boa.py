@@ -27,7 +27,8 @@ The grid of each row (`qparam = "hessian"`): shrink the range, try the zero poin
   was loaded with SDPA, and its Hessians are then wrong.
 * The v row metric of eq. (9) is in the paper and not in the released code: off by default, `v_row_metric` turns it on.
 * Factors and loops in float64, scales rounded to half precision first, damping raised and reported when a factor fails.
-* The full quadratic form decides among the eight best ranges by its diagonal, not among all.
+* The full quadratic form decides among the eight ranges that a sketch of it (four directions and a diagonal) ranks
+  first, not among all.
 * Groups (`group`) are an addition, so that GGUF and vLLM's fast kernels can take the result; the paper has whole rows.
 * q and k norms (Qwen3, Gemma 3): their weights enter the pull-back, the division by each token's own length does not.
 * `rows_per_step` and `refine_scales` come from the successor TurboBoA and are off by default.

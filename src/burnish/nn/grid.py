@@ -23,7 +23,11 @@ Zero = Literal["integer", "float"]
 SHRINKS = tuple(1 - i / 40 for i in range(30))
 """Fractions of the range that a search tries: 1, 1 - 1/40, … down to 0.275."""
 SHORTLIST = 8
-"""Candidates of a Hessian search that are compared by the full quadratic form; the diagonal alone ranks the others."""
+"""Candidates of a Hessian search that are compared by the full quadratic form; a sketch of it ranks the others."""
+LEADING = 4
+"""Directions of a Hessian that its sketch keeps beside a diagonal."""
+POWER_STEPS = 8
+"""Steps of the subspace iteration that finds them."""
 MMSE_POWER = 2.4
 """Exponent of |error| in the "mmse" search (the value of GPTQ's released code)."""
 CHUNK = 65536
@@ -169,12 +173,18 @@ def _search(weight: Tensor, spec: GridSpec, metric: Tensor | None) -> tuple[Tens
     """The best scale and zero, (pieces, rows), of (pieces, rows, width) weights with a metric for each piece."""
     pieces, rows, width = weight.shape
     flat = weight.reshape(pieces * rows, width)
-    diagonal = None if metric is None else metric.diagonal(dim1=1, dim2=2).repeat_interleave(rows, 0)
+    sketch = None if metric is None else _sketch(metric)
     tried = list(_candidates(flat, spec, SHRINKS, both=metric is not None))
     cost = flat.new_empty(len(tried), len(flat))
     for i, (scale, zero) in enumerate(tried):
         error = _error(flat, scale, zero, spec)
-        cost[i] = error.abs_().pow_(MMSE_POWER).sum(1) if diagonal is None else error.square_().mul_(diagonal).sum(1)
+        if sketch is None:
+            cost[i] = error.abs_().pow_(MMSE_POWER).sum(1)
+        else:
+            directions, rest = sketch
+            shaped = error.view(pieces, rows, width)
+            along = torch.bmm(shaped, directions).square_().sum(2)
+            cost[i] = (along + torch.bmm(shaped.square_(), rest[:, :, None])[:, :, 0]).view(-1)
     scales, zeros = (torch.stack(column) for column in zip(*tried, strict=True))
     if metric is not None:
         best = cost.topk(min(SHORTLIST, len(tried)), 0, largest=False).indices
@@ -183,6 +193,27 @@ def _search(weight: Tensor, spec: GridSpec, metric: Tensor | None) -> tuple[Tens
         cost = torch.stack([(torch.bmm(error, metric) * error).sum(2).view(-1) for error in errors])
     chosen = cost.argmin(0, keepdim=True)
     return scales.gather(0, chosen).view(pieces, rows), zeros.gather(0, chosen).view(pieces, rows)
+
+
+def _sketch(metric: Tensor) -> tuple[Tensor, Tensor]:
+    """A metric as a few directions and a diagonal: e M e' is about |e D|² + Σ r e².
+
+    Activations share a mean, so one direction carries much of a Hessian, and its diagonal alone ranks errors badly.
+
+    Returns:
+        D, (pieces, width, LEADING): leading eigenvectors times the roots of their eigenvalues; and r, (pieces, width):
+        the diagonal of what they leave.
+    """
+    pieces, width, _ = metric.shape
+    count = min(LEADING, width)
+    start = torch.randn(width, count, generator=torch.Generator().manual_seed(0)).to(metric)
+    basis = start.expand(pieces, -1, -1)
+    for _ in range(POWER_STEPS):
+        basis = torch.linalg.qr(metric @ basis).Q
+    values, turn = torch.linalg.eigh(basis.transpose(1, 2) @ metric @ basis)
+    directions = basis @ turn * values.clamp(min=0).sqrt()[:, None]
+    rest = metric.diagonal(dim1=1, dim2=2) - directions.square().sum(2)
+    return directions, rest.clamp(min=0)
 
 
 def _error(weight: Tensor, scale: Tensor, zero: Tensor, spec: GridSpec) -> Tensor:
