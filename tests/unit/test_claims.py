@@ -528,17 +528,26 @@ class FakeModel:
 
 
 class FakeRTN(Method):
-    """Needs no text."""
+    """Needs text only for one of its grids."""
 
     bits: int = 4
     group: int = 128
     sym: bool = False
     layers: tuple[str, ...] = ()
+    qparam: str = "minmax"
+    samples: int = 128
+    length: int = 2048
+    calib_seed: int = 0
     worst: ClassVar[float] = 3.0
+
+    @property
+    def reads_calibration(self) -> bool:
+        """As the real one."""
+        return self.qparam == "hessian"
 
     def __call__(self, model: Model, calib: Dataset | None = None, run: Run | None = None) -> Model:  # type: ignore[name-defined] # noqa: F821
         """Loses by bits."""
-        assert calib is None
+        assert (calib is not None) == self.reads_calibration
         assert run is not None
         CALLS.append(run.folder.name.rpartition("-")[0])
         run.event("link", step="s", key="b", seconds=2.0)
@@ -548,18 +557,14 @@ class FakeRTN(Method):
 class FakeGPTQ(FakeRTN):
     """Needs text."""
 
-    qparam: str = "minmax"
     act_order: bool = True
-    samples: int = 128
-    length: int = 2048
-    calib_seed: int = 0
     worst: ClassVar[float] = 2.0
 
     def __call__(self, model: Model, calib: Dataset, run: Run | None = None) -> Model:  # type: ignore[name-defined,override] # noqa: F821
         """Loses by bits, less."""
         assert calib.startswith("text of ")
         (run.folder / "layers.json").write_text(json.dumps([{"block": 0, "error": 0.1}, {"block": 1}]))  # type: ignore[union-attr]
-        return super().__call__(model, None, run)
+        return super().__call__(model, calib, run)
 
 
 class FakeBoA(FakeGPTQ):
@@ -626,7 +631,7 @@ def test_every_arm_is_in_every_cell_on_which_it_depends(fakes: dict[str, str]) -
     jobs = CLAIM.jobs(FULL)
     count = {name: sum(job.arm.name == name for job in jobs) for name in FULL.arms}
     # Two widths of both targets on WikiText-2 and of the whole model on the built-in text; two seeds where text is read.
-    assert count == {"rtn": 6, "gptq": 12, "boa": 12}
+    assert count == {"rtn-minmax": 6, "rtn": 12, "gptq": 12, "boa": 12}
     assert len({job.name for job in jobs}) == len(jobs)
     last = jobs[-1]
     assert last.arm.name == "boa"
@@ -655,16 +660,16 @@ def test_the_full_claim_runs_and_every_criterion_finds_its_rows(fakes: dict[str,
     evidence = claim.collect(measured, model="m", scale="full", minutes=1.0, digests={})
     assert evidence.verdict == "holds"
     assert len(evidence.findings) == len(claim.criteria) == 48
-    assert len(evidence.arms) == 30 + 2  # and the unquantized model on each text
+    assert len(evidence.arms) == 42 + 2  # and the unquantized model on each text
     labels = {result.label for result in evidence.arms}
-    assert {"boa, 3 bits, whole model, wikitext2, seed 0", "rtn, 2 bits, q, k, v only, wikitext2"} <= labels
+    assert {"boa, 3 bits, whole model, wikitext2, seed 0", "rtn-minmax, 2 bits, q, k, v only, wikitext2"} <= labels
     bare = next(result for result in evidence.arms if result.label == "unquantized, builtin")
     assert list(bare.measures) == ["perplexity"]
     assert bare.weights == "hash of base"
     assert evidence.lineage == ["fake", "weights were dequantized from Q4_1"]
     assert evidence.data["wikitext2:test"] == "text of wikitext2:test, exactly"
     layers = json.loads((tmp_path / "r" / "layers.json").read_text())
-    assert len(layers) == 24  # one row with an error for each calibrated arm
+    assert len(layers) == 24  # one row with an error for each arm that records errors
     assert {row["arm"] for row in layers} < labels
     assert claim.ours(evidence).startswith("3 bits, whole model, wikitext2, seed 0: perplexity unquantized ")
     assert claim.ours(evidence).endswith("; 48 of 48 criteria hold")
@@ -704,14 +709,14 @@ def test_results_of_other_code_weights_or_text_are_not_taken_up(
             claim.measure("m", run, "full")
         return [name.partition("-")[0] for name in CALLS]
 
-    assert again() == ["rtn", "gptq", "boa"]
+    assert again() == ["rtn", "rtn", "gptq", "boa"]
     assert again() == []
     fakes["gptq"] = "burnish.core.files:x"
     assert again() == ["gptq"]
     monkeypatch.setattr(quantization, "describe", lambda text: "other")
-    assert again() == ["rtn", "gptq", "boa"]
+    assert again() == ["rtn", "rtn", "gptq", "boa"]
     monkeypatch.setattr(quantization, "hash_of", lambda model: "other")
-    assert again() == ["rtn", "gptq", "boa"]
+    assert again() == ["rtn", "rtn", "gptq", "boa"]
 
 
 def test_the_demo_keeps_its_model_and_its_sizes(fakes: dict[str, str], tmp_path: Path) -> None:

@@ -212,3 +212,17 @@ def test_the_default_number_of_windows_is_a_wish_and_a_given_one_a_demand(
     for method in (GPTQ(samples=128), BoA(samples=128), SmoothQuant(samples=512), QuaRot(samples=128)):
         with pytest.raises(BadInput, match="too short"):
             method(build("llama"), "text")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_round_to_nearest_takes_the_grid_of_least_output_error(name: str, tmp_path) -> None:
+    model = build(name)
+    errors = []
+    for qparam in ("hessian", "mmse"):
+        with Run(tmp_path / qparam) as run:
+            RTN(bits=2, group=-1, qparam=qparam)(model, "text", run=run)
+        rows = json.loads((run.folder / "layers.json").read_text())
+        errors.append(sum(row["error"] for row in rows if row["block"] == 0))
+    assert errors[0] < errors[1]
+    with pytest.raises(BadInput, match="needs calibration text"):
+        RTN(qparam="hessian")(model)

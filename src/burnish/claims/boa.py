@@ -1,10 +1,11 @@
 """The claim of BoA: knowing how attention uses q, k and v makes low-bit rounding better than GPTQ, without training.
 
 ## What is compared
-Arms share calibration windows, test windows, grid (one scale and zero point for each output channel) and evaluation:
-round-to-nearest; GPTQ, with the grid that minimises its own layer error and columns in the order of the Hessian's
-diagonal; BoA with that grid and order, rows ordered likewise; and, at the smallest scale, BoA without its value metric
-(`block_v`), which is shown and decides nothing. Settings are fixed beforehand. The paper instead reports the better of
+Arms share calibration windows, test windows, grid and evaluation. The grid, one scale and zero point for each output
+channel, is chosen for the smallest output error on the calibration text in every arm that decides: round-to-nearest;
+GPTQ, with columns in the order of the Hessian's diagonal; BoA with that order, rows ordered likewise. Two arms are shown
+and decide nothing: round-to-nearest on the whole range, which is what the name usually means, and, at the smallest
+scale, BoA without its value metric (`block_v`). Settings are fixed beforehand. The paper instead reports the better of
 several orders by test perplexity, which selects on the test text.
 
 Quantizing q, k and v alone shows the idea: BoA differs from GPTQ nowhere else. Quantizing the whole model shows what it
@@ -43,7 +44,8 @@ ORDERED: dict[str, Any] = {**GRID, "qparam": "hessian"}
 BOA: dict[str, Any] = {**ORDERED, "act_order_col": True, "act_order_row": True}
 
 ARMS = (
-    Arm(name="rtn", use="rtn", settings=GRID, baseline=True),
+    Arm(name="rtn", use="rtn", settings=ORDERED, baseline=True),
+    Arm(name="rtn-minmax", use="rtn", settings=GRID, baseline=True),
     Arm(name="gptq", use="gptq", settings={**ORDERED, "act_order": True}, baseline=True),
     Arm(name="boa-without-block_v", use="boa", settings={**BOA, "block_v": False}),
     Arm(name="boa", use="boa", settings={**BOA, "block_v": True}),
@@ -51,7 +53,7 @@ ARMS = (
 NAMES = {"rtn": "RTN", "gptq": "GPTQ", "boa": "BoA"}
 
 FULL = Design(
-    arms=("rtn", "gptq", "boa"),
+    arms=("rtn-minmax", "rtn", "gptq", "boa"),
     targets=("whole", "qkv"),
     bits=(3, 2),
     texts=(WIKITEXT2, BUILTIN_WHOLE),
@@ -69,7 +71,7 @@ DEMO = Design(
     keep="boa",
 )
 SMOKE = Design(
-    arms=("rtn", "gptq", "boa-without-block_v", "boa"),
+    arms=("rtn-minmax", "rtn", "gptq", "boa-without-block_v", "boa"),
     targets=("qkv", "whole"),
     bits=(2,),
     texts=(BUILTIN,),

@@ -147,14 +147,14 @@ class QuantizationClaim(Claim):
                     for seed in design.seeds:
                         for arm in arms:
                             cls = classes[arm.name]
-                            calibrated = any(good.name == "calib" and good.required for good in cls.goods())
                             cell = {"target": target, "bits": bits, "data": text.name}
-                            cell |= {"seed": seed} if calibrated else {}
                             try:
-                                method = cls.build(_settings(cls, arm, design, cell))
+                                method = cls.build(_settings(cls, arm, design, {**cell, "seed": seed}))
                             except BadInput as error:
                                 wrong += [f"{arm.name}: {line.strip()}" for line in error.problem.splitlines()[1:]]
                                 continue
+                            calibrated = _reads_calibration(method)
+                            cell |= {"seed": seed} if calibrated else {}
                             job = Job(arm, method, cell, text, calibrated)
                             found.setdefault(job.name, job)
         if wrong:
@@ -224,6 +224,12 @@ class QuantizationClaim(Claim):
             return super().ours(evidence)
         where = self.label("", self.shown).removeprefix(", ")
         return f"{where}: perplexity {', '.join(shown)}; {super().ours(evidence)}"
+
+
+def _reads_calibration(method: Method) -> bool:
+    """Whether a method's result depends on calibration text: it needs some, or says that its settings make it so."""
+    needed = any(good.name == "calib" and good.required for good in method.goods())
+    return needed or bool(getattr(method, "reads_calibration", False))
 
 
 def _settings(cls: type[Method], arm: Arm, design: Design, cell: Mapping[str, Any]) -> dict[str, Any]:
