@@ -113,3 +113,26 @@ def test_softcapped_heads_are_respected(text, tiny: Model) -> None:
         logits = capped.net(ids).logits[:, :-1].double()
     nll = -logits.log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0].mean(1)
     assert np.allclose(Divergence(samples=2, length=16)(capped, text).column("nll"), nll, atol=1e-5)
+
+
+def test_with_a_stride_the_headline_is_the_mean_over_tokens(tiny: Model, rounded: Model, text, tmp_path) -> None:
+    with Run(tmp_path / "run") as run:
+        scores = Divergence(samples=6, length=64, stride=8)(rounded, text, tiny, run=run)
+    tokens, nll, base = (scores.column(name) for name in ("tokens", "nll", "base_nll"))
+    assert len(set(tokens)) == 2
+    assert math.isclose(run.metrics["nll"], np.average(nll, weights=tokens))
+    assert math.isclose(run.metrics["excess_nll"], np.average(nll - base, weights=tokens))
+    assert not math.isclose(run.metrics["nll"], nll.mean(), rel_tol=1e-3)
+
+
+def test_with_a_stride_every_window_begins_as_the_tokenizer_begins_a_text(
+    tiny: Model, text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "burnish.data.windows.leading_tokens", lambda tokenizer, bos="auto": [7] if bos == "auto" else []
+    )
+    tokens, fresh = Divergence(samples=3, length=32, stride=8)._windows(tiny, text)
+    assert tokens.shape == (3, 32)
+    assert (tokens[:, 0] == 7).all()
+    assert torch.equal(tokens[0, 9:], tokens[1, 1:-8])
+    assert fresh.tolist() == [31, 8, 8]

@@ -57,7 +57,7 @@ def windows(
     ]
     if faults:
         raise BadInput.of("these windows cannot be cut:", faults)
-    first = _first(tokenizer, bos)
+    first = leading_tokens(tokenizer, bos)
     ids = _stream(tokenizer, dataset["text"][:], join)
     body = length - len(first)
     full = len(ids) // body
@@ -73,7 +73,7 @@ def windows(
     return torch.cat([torch.tensor(first, dtype=torch.long).expand(len(cut), -1), cut], dim=1)  # type: ignore[return-value]
 
 
-def _first(tokenizer: PreTrainedTokenizerBase, bos: bool | Literal["auto"]) -> list[int]:
+def leading_tokens(tokenizer: PreTrainedTokenizerBase, bos: bool | Literal["auto"] = "auto") -> list[int]:
     """What every window begins with: the beginning-of-sequence token, or nothing."""
     token = tokenizer.bos_token_id
     if bos is True and token is None:

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -40,7 +41,7 @@ from burnish.core.run import Run, ensure
 from burnish.core.shapes import Evaluation
 from burnish.data.scores import Scores
 from burnish.models.model import Model
-from burnish.stats import bootstrap, paired
+from burnish.stats import Interval, bootstrap
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -100,19 +101,21 @@ class Divergence(Evaluation):
 
     def _windows(self, model: Model, text: Dataset) -> tuple[Tensor, Tensor]:
         """Windows, (samples, length), and for each how many of its last tokens are scored."""
-        from burnish.data.windows import windows
+        from burnish.data.windows import leading_tokens, windows
 
         if not self.stride or self.stride >= self.length:
             cut = windows(model.tokenizer, text, self.samples, self.length)
             return cut, torch.full((len(cut),), self.length - 1)
+        first = torch.tensor(leading_tokens(model.tokenizer), dtype=torch.long)
         whole = windows(model.tokenizer, text, -1, self.stride, bos=False).flatten()
-        count = max(0, (len(whole) - self.length) // self.stride + 1)
+        body = self.length - len(first)
+        count = max(0, (len(whole) - body) // self.stride + 1)
         if count < max(self.samples, 1):
             raise BadInput(
                 f"the text gives {count} windows, and {self.samples} are asked for", f"--samples {max(count, 1)}"
             )
         count = count if self.samples == -1 else self.samples
-        tokens = whole.unfold(0, self.length, self.stride)[:count].clone()
+        tokens = torch.cat([first.expand(count, -1), whole.unfold(0, body, self.stride)[:count]], 1)
         fresh = torch.full((count,), self.stride)
         fresh[0] = self.length - 1
         return tokens, fresh
@@ -135,8 +138,6 @@ class Divergence(Evaluation):
                 done += 1
 
     def _headline(self, rows: list[dict[str, Any]]) -> dict[str, float]:
-        import numpy as np
-
         weights = np.array([row["tokens"] for row in rows], dtype=float)
         found: dict[str, float] = {"windows": len(rows), "tokens": int(weights.sum())}
         for measure in ("nll", "kl", "top1"):
@@ -146,15 +147,19 @@ class Divergence(Evaluation):
             if len(rows) < 2:
                 found[measure] = float(values[0])
                 continue
-            interval = bootstrap(values, level=self.level)
+            interval = self._mean(values, weights)
             found |= {measure: interval.estimate, f"{measure}_low": interval.low, f"{measure}_high": interval.high}
         for end in ("", "_low", "_high"):
             if f"nll{end}" in found:
                 found[f"ppl{end}"] = float(np.exp(found[f"nll{end}"]))
         if "base_nll" in rows[0] and len(rows) > 1:
-            excess = paired([row["base_nll"] for row in rows], [row["nll"] for row in rows], level=self.level)
+            excess = self._mean(np.array([row["nll"] - row["base_nll"] for row in rows]), weights)
             found |= {"excess_nll": excess.estimate, "excess_nll_low": excess.low, "excess_nll_high": excess.high}
         return found
+
+    def _mean(self, values: np.ndarray, weights: np.ndarray) -> Interval:
+        """The mean over tokens: with a stride, windows score different numbers of them."""
+        return bootstrap(np.column_stack([values * weights, weights]), lambda m: m[0] / m[1], level=self.level)
 
 
 @torch.no_grad()
