@@ -226,3 +226,41 @@ def test_round_to_nearest_takes_the_grid_of_least_output_error(name: str, tmp_pa
     assert errors[0] < errors[1]
     with pytest.raises(BadInput, match="needs calibration text"):
         RTN(qparam="hessian")(model)
+
+
+@pytest.mark.parametrize("spec", [GridSpec(2), GridSpec(3), GridSpec(3, group=8), GridSpec(2, sym=True)], ids=str)
+def test_refining_with_a_row_metric_lowers_the_error_in_that_metric(spec: GridSpec) -> None:
+    """Not in the plain one: the row loop moved each row on purpose."""
+    from burnish.nn.compensate import refined
+    from burnish.nn.hessian import factor
+    from burnish.nn.rounding import round_heads
+    from burnish.nn.site import Site
+
+    generator = torch.Generator().manual_seed(0)
+
+    def covariance(*shape: int) -> torch.Tensor:
+        x = torch.randn(*shape[:-1], 5 * shape[-1], shape[-1], generator=generator, dtype=torch.float64)
+        x = x @ torch.randn(shape[-1], shape[-1], generator=generator, dtype=torch.float64)
+        return x.transpose(-1, -2) @ x / x.shape[-2]
+
+    rows, columns = covariance(2, 8), covariance(32)
+    linear = torch.nn.Linear(32, 16, bias=False).requires_grad_(False)
+    linear.weight.copy_(torch.randn(16, 32, generator=generator))
+    site, before = Site("model.layers.0.x", "q", linear), linear.weight.clone()
+    grid = find_grid(before, spec, "hessian", columns)
+    site.set_codes(round_heads(before, factor(columns).upper, factor(rows).upper, grid), grid)
+
+    def joint() -> float:
+        change = (site.weight - before).double().view(2, 8, 32)
+        return float(torch.einsum("hrs,hsc,cd,hrd->", rows, change, columns, change))
+
+    coarse = joint()
+    refined(site, before, columns, rows)
+    assert joint() < coarse
+
+
+def test_settings_that_would_do_nothing_are_refused() -> None:
+    with pytest.raises(BadInput, match="needs block_v"):
+        BoA.build({"v_row_metric": True, "block_v": False})
+    with pytest.raises(BadInput, match="group"):
+        BoA.build({"group": 0})

@@ -46,10 +46,10 @@ Kim, Kim, Cho, Lee, Kim, Jeon. BoA: Attention-aware Post-training Quantization w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from burnish.core.method import Paper
@@ -58,7 +58,7 @@ from burnish.models.attention_statistics import AttentionStatistics, collect
 from burnish.models.calibration import calibration_windows
 from burnish.models.layers import LayerLog
 from burnish.models.model import Model
-from burnish.models.rounding_settings import CalibratedRounding
+from burnish.models.rounding_settings import CalibratedRounding, Group
 from burnish.models.walk import Walk
 from burnish.nn.compensate import gptq, ordered_factor, refined, zero_dead
 from burnish.nn.grid import find_grid
@@ -83,7 +83,7 @@ class BoA(CalibratedRounding):
         arxiv="2406.13474",
     )
 
-    group: Annotated[int, Field(ge=-1)] = -1
+    group: Group = -1
     """Weights along a row that share one scale; -1 for a whole row, as in the paper."""
     qparam: Literal["minmax", "mmse", "hessian"] = "hessian"
     """How the grid is chosen: the whole range, the smallest weight error, or the smallest output error."""
@@ -94,13 +94,19 @@ class BoA(CalibratedRounding):
     act_order_row: bool = True
     """Round the rows of a head with the largest row metric first."""
     v_row_metric: bool = False
-    """Give v the row metric of the paper's eq. (9), which the released code leaves out; needs block_v."""
+    """Give v the row metric of the paper's eq. (9), which the released code leaves out; refused without block_v."""
     rows_per_step: Annotated[int, Field(ge=1)] = 1
-    """Rows of a head that are rounded together, without compensating one another (TurboBoA)."""
+    """Rows of a head that are rounded together, without compensating one another (TurboBoA); not faster here."""
     refine_scales: bool = False
     """After rounding, refit each scale to the codes by least squares in the Hessian's metric (TurboBoA)."""
     damping: Annotated[float, Field(gt=0, le=1)] = 0.01
     """Fraction of each Hessian's mean diagonal that is added to it."""
+
+    @model_validator(mode="after")
+    def _needs_block_v(self) -> Self:
+        if self.v_row_metric and not self.block_v:
+            raise ValueError("v_row_metric needs block_v")
+        return self
 
     def __call__(self, model: Model, calib: Dataset, run: Run | None = None) -> Model:
         """Round all linear layers of the blocks.
@@ -142,7 +148,8 @@ class BoA(CalibratedRounding):
         else:
             figures = self._round_v(site, columns, rows)
         if self.refine_scales:
-            refined(site, before, damp(columns, self.damping))
+            metric = None if rows is None else damp(rows, self.damping)
+            refined(site, before, damp(columns, self.damping), metric)
         return {**figures, **output_error(before, site.weight, plain)}
 
     def _round_heads(self, site: Site, columns: Tensor, rows: Tensor) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from burnish.core.shapes import Compressor
 from burnish.nn.grid import GridSpec
@@ -12,12 +12,22 @@ from burnish.nn.grid import GridSpec
 Role = Literal["q", "k", "v", "o", "gate", "up", "down", "fc1", "fc2"]
 
 
+def _group(value: int) -> int:
+    if value < 1 and value != -1:
+        raise ValueError("group is 1 or more, or -1 for a whole row")
+    return value
+
+
+Group = Annotated[int, AfterValidator(_group)]
+"""Weights that share a scale: 1 or more, or -1 for a whole row."""
+
+
 class WeightRounding(Compressor):
     """A compressor that puts the weights of linear layers on a uniform grid."""
 
     bits: Literal[2, 3, 4, 8] = 4
     """Bits per weight."""
-    group: Annotated[int, Field(ge=-1)] = 128
+    group: Group = 128
     """Weights along a row that share one scale; -1 for a whole row (per output channel)."""
     sym: bool = False
     """Symmetric grid: the zero sits in the middle of the codes."""
@@ -29,7 +39,7 @@ class WeightRounding(Compressor):
     @property
     def spec(self) -> GridSpec:
         """The kind of grid."""
-        return GridSpec(self.bits, self.sym, self.group or -1, self.zero)
+        return GridSpec(self.bits, self.sym, self.group, self.zero)
 
     def describe(self) -> str:
         """For the model's lineage."""

@@ -56,36 +56,52 @@ def zero_dead(weight: Tensor, hessian: Tensor) -> Tensor:
     return weight.masked_fill(dead, 0.0)
 
 
-def refined(site: Site, target: Tensor, hessian: Tensor) -> None:
-    """Refit a rounded site's scales to its codes, group after group, by least squares in the Hessian's metric.
+def refined(site: Site, target: Tensor, hessian: Tensor, rows: Tensor | None = None) -> None:
+    """Refit a rounded site's scales to its codes, one after another, by least squares in the metric it was rounded in.
 
-    With p = code - zero (or the code itself, the offset being taken off the target), the best scale of a row's group
-    is s = p H r / p H p, r being what the row's other groups leave of the target (TurboBoA's coordinate descent).
+    With p = code - zero (or the code itself, the offset being taken off the target), the best scale of one group of one
+    row is s = p H r' / p H p'. Here r is what the row's other groups leave of the target and, with a row metric R, what
+    the errors d of the head's other rows ask of this one: r = w_r - sum over r' of R_rr'/R_rr d_r' (TurboBoA's
+    coordinate descent). Without the last term a refit would undo what the row loop did on purpose.
 
     Args:
         site: A rounded layer.
         target: The weight before it was rounded, (outputs, inputs).
-        hessian: (inputs, inputs), or (heads, inputs, inputs).
+        hessian: (inputs, inputs), or (heads, inputs, inputs), one for each equal share of the rows.
+        rows: Row metric of each head, (heads, rows, rows); None for rows that are independent.
     """
     quantized = site.quantized
     assert quantized is not None
     grid, (outputs, inputs) = quantized.grid, quantized.codes.shape
     width = grid.spec.width(inputs)
-    many = hessian if hessian.dim() == 3 else hessian[None]
-    heads = len(many)
+    heads = len(rows) if rows is not None else len(hessian) if hessian.dim() == 3 else 1
+    many = hessian.double().expand(heads, inputs, inputs)
     codes, zero = quantized.codes.double(), grid.spread(inputs)[1].double()
     point = codes if grid.spec.float_zero else codes - zero
     goal = target.double() - zero if grid.spec.float_zero else target.double()
     point, goal = (t.view(heads, outputs // heads, inputs) for t in (point, goal))
     scale = grid.scale.double().view(heads, outputs // heads, -1).clone()
-    for group in range(scale.shape[2]):
-        span = slice(group * width, min((group + 1) * width, inputs))
-        spread = scale.repeat_interleave(width, 2)[:, :, :inputs]
-        rest = goal - point * spread
-        rest[:, :, span] += point[:, :, span] * spread[:, :, span]
-        along = point[:, :, span]
-        above = ((along @ many[:, span].double()) * rest).sum(2)
-        below = ((along @ many[:, span, span].double()) * along).sum(2)
-        fitted = torch.where(below > 0, above / below.clamp(min=1e-30), scale[:, :, group])
-        scale[:, :, group] = torch.where(fitted > 0, fitted, scale[:, :, group]).half().double()
+
+    def fit(share: slice, wanted: Tensor) -> None:
+        """Refit the rows of `share` in every head to (heads, rows, inputs) of wanted weights."""
+        for group in range(scale.shape[2]):
+            span = slice(group * width, min((group + 1) * width, inputs))
+            spread = scale[:, share].repeat_interleave(width, 2)[:, :, :inputs]
+            along = point[:, share, span]
+            rest = wanted - point[:, share] * spread
+            rest[:, :, span] += along * spread[:, :, span]
+            above = ((along @ many[:, span]) * rest).sum(2)
+            below = ((along @ many[:, span, span]) * along).sum(2)
+            old = scale[:, share, group]
+            best = torch.where(below > 0, above / below.clamp(min=1e-30), old)
+            scale[:, share, group] = torch.where(best > 0, best, old).half().double()
+
+    if rows is None:
+        fit(slice(None), goal)
+    else:
+        for r in range(goal.shape[1]):
+            error = point * scale.repeat_interleave(width, 2)[:, :, :inputs] - goal
+            pull = rows[:, r].double() / rows[:, r, r, None].double()
+            pull[:, r] = 0.0
+            fit(slice(r, r + 1), goal[:, r : r + 1] - torch.bmm(pull[:, None], error))
     site.set_codes(quantized.codes, Grid(grid.spec, scale.view(outputs, -1).float(), grid.zero))
