@@ -180,7 +180,9 @@ def test_a_constant_input_is_reported_and_survived(monkeypatch: pytest.MonkeyPat
     model = build("llama")
     with Run(tmp_path / "run") as run:
         rounded = GPTQ(bits=3)(model, None, run=run)
+        noted = {event["site"] for event in run.events("layer-note")}
     assert logits(rounded).isfinite().all()
+    assert noted == {site.name for site in model.sites() if site.linear.in_features > 32}  # there are 32 tokens
 
 
 def test_dead_inputs_are_named(tmp_path) -> None:

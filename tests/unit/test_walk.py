@@ -178,3 +178,10 @@ def test_what_cannot_be_treated_is_refused_by_name() -> None:
         with pytest.raises(Unsupported, match=reason) as caught:
             Model(net, None, Lineage("x")).blocks()
         assert config.model_type in str(caught.value)
+
+
+def test_attention_that_is_not_causal_is_refused() -> None:
+    config = CONFIGS["gemma3_text"]()
+    config.use_bidirectional_attention = True
+    with pytest.raises(Unsupported, match="not causal"):
+        Model(tf.AutoModelForCausalLM.from_config(config), None, Lineage("x")).blocks()

@@ -156,8 +156,8 @@ class BoA(CalibratedRounding):
         """The row loop for all heads of a layer that share one column Hessian."""
         weight = zero_dead(site.checked(), columns)
         grid = find_grid(weight, self.spec, self.qparam, damp(columns, self.damping))
-        order, column_factor = ordered_factor(columns, self.act_order_col, self.damping)
-        row_order, row_factor = ordered_factor(rows, self.act_order_row, self.damping)
+        order, column_factor = ordered_factor(site.name, columns, self.act_order_col, self.damping)
+        row_order, row_factor = ordered_factor(site.name, rows, self.act_order_row, self.damping)
         codes = round_heads(weight, column_factor.upper, row_factor.upper, grid, order, row_order, self.rows_per_step)
         site.set_codes(codes, grid)
         notes = [column_factor.note, row_factor.note and f"rows: {row_factor.note}"]
@@ -172,8 +172,8 @@ class BoA(CalibratedRounding):
         for head in range(len(rows)):
             span = slice(head * height, (head + 1) * height)
             own = type(grid)(grid.spec, grid.scale[span], grid.zero[span])
-            order, column_factor = ordered_factor(columns[head], self.act_order_col, self.damping)
-            row_order, row_factor = ordered_factor(rows[head : head + 1], self.act_order_row, self.damping)
+            order, column_factor = ordered_factor(site.name, columns[head], self.act_order_col, self.damping)
+            row_order, row_factor = ordered_factor(site.name, rows[head : head + 1], self.act_order_row, self.damping)
             codes.append(
                 round_heads(
                     weight[span], column_factor.upper, row_factor.upper, own, order, row_order, self.rows_per_step

@@ -128,6 +128,10 @@ def architecture(config: Any) -> Architecture:
         raise Unsupported(
             f"the architecture {kind!r}", "burnish has no adapter for it", "it has: " + ", ".join(ARCHITECTURES)
         )
+    if getattr(config, "use_bidirectional_attention", False):
+        raise Unsupported(
+            f"this {kind} model", "its attention is not causal, and burnish treats causal language models"
+        )
     if kind == "opt" and (not config.do_layer_norm_before or config.word_embed_proj_dim != config.hidden_size):
         raise Unsupported(
             "this OPT variant", "it normalizes after attention, or projects its embeddings", "use another size"

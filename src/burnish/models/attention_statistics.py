@@ -6,7 +6,7 @@ not depend on the attention implementation that the model was loaded with.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from burnish.models.model import Block
 from burnish.models.walk import second_moments
 from burnish.nn.attention import causal_weights
 from burnish.nn.hessian import Gram, accumulator
+
+CAUSAL_BLOCK = 128
+"""Tokens whose attention is multiplied out at once."""
 
 
 @dataclass
@@ -27,7 +30,6 @@ class AttentionStatistics:
         queries: Σ q qᵀ after RoPE, (heads, width, width).
         keys: Σ k kᵀ after RoPE, (kv_heads, width, width).
         seen_values: Σ (A X)ᵀ(A X) averaged over the group's query heads, (kv_heads, inputs, inputs); None if not asked.
-        notes: What was unusual.
     """
 
     block: Block
@@ -36,7 +38,6 @@ class AttentionStatistics:
     keys: Tensor
     seen_values: Tensor | None
     count: int = 0
-    notes: list[str] = field(default_factory=list)
 
     @property
     def tokens(self) -> int:
@@ -153,16 +154,27 @@ def collect(block: Block, roles: tuple[str, ...], values: bool) -> AttentionStat
 def _through(weights: Tensor, hidden: Tensor) -> Tensor:
     """mean_h (A_h X)ᵀ(A_h X) of each key/value head, (kv_heads, inputs, inputs).
 
+    A token attends only to what came before it, so tokens are taken in blocks, each with the columns that it can see.
+
     Args:
-        weights: (kv_heads, group, tokens, tokens).
+        weights: (kv_heads, group, tokens, tokens), lower triangular.
         hidden: X, (tokens, inputs).
     """
     kv, group, tokens, _ = weights.shape
-    if tokens <= hidden.shape[1]:
-        mixed = weights.flatten(1, 2)
-        return hidden.T @ (mixed.transpose(1, 2) @ mixed / group) @ hidden
-    seen = (weights @ hidden).view(kv, group * tokens, -1)
-    return seen.transpose(1, 2) @ seen / group
+    short = tokens <= hidden.shape[1]
+    total = weights.new_zeros(kv, tokens, tokens) if short else weights.new_zeros(kv, *hidden.shape[1:] * 2)
+    for begin in range(0, tokens, CAUSAL_BLOCK):
+        end = min(begin + CAUSAL_BLOCK, tokens)
+        seen = weights[:, :, begin:end, :end].flatten(1, 2)
+        if short:
+            total[:, :end, :end].baddbmm_(seen.transpose(1, 2), seen)
+        else:
+            mixed = seen @ hidden[:end]
+            total += mixed.transpose(1, 2) @ mixed
+    if not short:
+        return total / group
+    inner = (total.view(kv * tokens, tokens) @ hidden / group).view(kv, tokens, -1)
+    return (hidden.T @ inner.transpose(0, 1).flatten(1)).view(-1, kv, hidden.shape[1]).transpose(0, 1)
 
 
 def _symmetric(matrix: Tensor) -> Tensor:

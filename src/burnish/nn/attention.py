@@ -73,8 +73,9 @@ def causal_weights(query: Tensor, key: Tensor, scaling: float, window: int | Non
     """
     batch, heads, tokens, width = query.shape
     kv_heads = key.shape[1]
-    grouped = query.float().view(batch, kv_heads, heads // kv_heads, tokens, width)
-    scores = grouped @ key.float()[:, :, None].transpose(-1, -2) * scaling
+    # The query heads of a group lie one below the other, so that they meet their keys in one product.
+    stacked = (query.float() * scaling).reshape(batch, kv_heads, heads // kv_heads * tokens, width)
+    scores = (stacked @ key.float().transpose(-1, -2)).view(batch, kv_heads, heads // kv_heads, tokens, tokens)
     ahead = torch.ones(tokens, tokens, dtype=torch.bool, device=query.device).triu(1)
     if window is not None:
         ahead |= torch.ones_like(ahead).tril(-window)

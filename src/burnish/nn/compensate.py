@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from burnish.core.errors import BadInput
 from burnish.nn.grid import Grid, GridSpec, Search, find_grid
-from burnish.nn.hessian import damp, factor
+from burnish.nn.hessian import Factor, damp, factor
 from burnish.nn.rounding import round_rows
 from burnish.nn.site import Site, output_error
 
@@ -32,20 +33,28 @@ def gptq(
     """
     weight = zero_dead(site.checked(), hessian)
     grid = find_grid(weight, spec, search, damp(hessian, damping))
-    order, factored = ordered_factor(hessian, act_order, damping)
+    order, factored = ordered_factor(site.name, hessian, act_order, damping)
     before = site.weight
     site.set_codes(round_rows(weight, factored.upper, grid, order), grid)
     mean = hessian if hessian.dim() == 2 else hessian.mean(0)
     return {**output_error(before, site.weight, mean), "damping": factored.damping, "note": factored.note}
 
 
-def ordered_factor(hessian: Tensor, act_order: bool, damping: float) -> Any:
-    """(order, factor): the order of the walk, (n,) or (heads, n) or None, and the factor of the reordered Hessian."""
-    if not act_order:
-        return None, factor(hessian, damping)
-    order = hessian.diagonal(dim1=-2, dim2=-1).argsort(dim=-1, descending=True, stable=True)
-    rows = torch.take_along_dim(hessian, order[..., :, None], -2)
-    return order, factor(torch.take_along_dim(rows, order[..., None, :], -1), damping)
+def ordered_factor(name: str, hessian: Tensor, act_order: bool, damping: float) -> tuple[Tensor | None, Factor]:
+    """The order of the walk, (n,) or (heads, n) or None, and the factor of the reordered Hessian.
+
+    Raises:
+        BadInput: naming the layer whose Hessian is not finite or cannot be factorized.
+    """
+    order = None
+    if act_order:
+        order = hessian.diagonal(dim1=-2, dim2=-1).argsort(dim=-1, descending=True, stable=True)
+        rows = torch.take_along_dim(hessian, order[..., :, None], -2)
+        hessian = torch.take_along_dim(rows, order[..., None, :], -1)
+    try:
+        return order, factor(hessian, damping)
+    except BadInput as error:
+        raise BadInput(f"{name}: {error.problem}", error.fix) from None
 
 
 def zero_dead(weight: Tensor, hessian: Tensor) -> Tensor:
