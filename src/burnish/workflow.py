@@ -241,7 +241,7 @@ def check(steps: Sequence[Planned], format: str = PLAIN) -> None:
     Raises:
         MissingExtra: a method, or a kind of good, needs an extra that is not installed.
         BadInput: goods that are missing, unknown, of a kind that cannot be named by a string, or not there.
-        BurnishError: the model that a method gives cannot be saved in `format`.
+        BurnishError: the model that the last step gives cannot be saved in `format`.
     """
     for step in steps:
         cls = type(step.method)
@@ -256,9 +256,9 @@ def check(steps: Sequence[Planned], format: str = PLAIN) -> None:
         faults += [f"{step.use} needs {good.name} ({good.kind})" for good in lacking]
     if faults:
         raise BadInput.of("the goods are wrong", faults)
-    for step in steps:
-        if type(step.method).gives() == "Model":
-            catalogue.reference("burnish.models:check_export")(step.method, format)
+    last = steps[-1].method
+    if type(last).gives() == "Model":
+        catalogue.reference("burnish.models:check_export")(last, format)
 
 
 def goods_faults(use: str, cls: type[Method], goods: Mapping[str, str | int]) -> list[str]:

@@ -136,3 +136,12 @@ def test_with_a_stride_every_window_begins_as_the_tokenizer_begins_a_text(
     assert (tokens[:, 0] == 7).all()
     assert torch.equal(tokens[0, 9:], tokens[1, 1:-8])
     assert fresh.tolist() == [31, 8, 8]
+
+
+def test_lines_are_joined_as_published_perplexities_join_them(tiny: Model, text) -> None:
+    method = Divergence(samples=2, length=64, join="lines")
+    ids = windows(tiny.tokenizer, text, 2, 64, join="lines")
+    assert not torch.equal(ids, windows(tiny.tokenizer, text, 2, 64))
+    nll = -tiny.net(ids).logits[:, :-1].double().log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0].mean(1)
+    assert np.allclose(method(tiny, text).column("nll"), nll, atol=1e-5)
+    assert "blank lines" in method.protocol()

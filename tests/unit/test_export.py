@@ -322,8 +322,8 @@ def test_architectures_without_a_gguf_writer_are_refused(tiny, tmp_path):
             (QuaRot(kv_bits=kv), format, "rotates activations", "divergence")
             for kv in (4, 16)
             for format in FORMATS
-            if format != "hf"
         ),
+        (SmoothQuant(), "hf", "activations on 8-bit grids", "compressed-tensors"),
     ],
 )
 def test_settings_that_a_format_cannot_hold_are_refused_before_anything_runs(method, format, why, fix):
@@ -340,7 +340,6 @@ def test_settings_that_a_format_cannot_hold_are_refused_before_anything_runs(met
         (RTN(bits=4, group=128), "gptq"),
         (RTN(bits=4, group=32, sym=True), "gguf"),
         (RTN(bits=4, group=32, zero="float"), "gguf"),
-        (QuaRot(), "hf"),  # a recipe may need it in memory only
     ],
 )
 def test_settings_that_a_format_can_hold_pass(method, format):

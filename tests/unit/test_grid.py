@@ -102,17 +102,6 @@ def test_the_shortlist_loses_nearly_nothing(bits: int, mean: float, monkeypatch:
     assert short <= 1.02 * quadratic(weight, GridSpec(bits), "hessian", hessian).mean()
 
 
-def test_heads_are_searched_with_their_own_metric() -> None:
-    many = torch.stack([torch.eye(96, dtype=torch.float64), torch.diag(torch.linspace(1e-3, 50, 96).double())])
-    weight = weights(16)
-    both = find_grid(weight, GridSpec(2), "hessian", many)
-    for head in range(2):
-        span = slice(8 * head, 8 * head + 8)
-        alone = find_grid(weight[span], GridSpec(2), "hessian", many[head])
-        assert torch.equal(both.scale[span], alone.scale)
-        assert torch.equal(both.zero[span], alone.zero)
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1000), st.sampled_from([2, 3, 4, 8]), st.booleans())
 def test_decoding_and_encoding_again_changes_nothing(seed: int, bits: int, sym: bool) -> None:

@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from burnish.nn.compensate import RowMetric, compensate
 from burnish.nn.grid import Grid, GridSpec, decode, encode, find_grid
 from burnish.nn.hessian import factor
 from burnish.nn.rounding import _influence, round_heads, round_rows
+from burnish.nn.site import Site
 
 
 def covariance(width: int, seed: int) -> Tensor:
@@ -105,15 +107,24 @@ def test_orders_are_undone() -> None:
     assert torch.equal(found, back)
 
 
-def test_heads_with_their_own_hessians() -> None:
-    weight = weights(2 * 5, 30)
-    grid = find_grid(weight, GridSpec(3))
+@pytest.mark.parametrize("with_rows", [False, True], ids=["gptq", "boa"])
+def test_heads_with_their_own_hessians(with_rows: bool) -> None:
+    """One call for a layer is as many calls for its heads: grid, order, factor and loop are each head's own."""
     many = torch.stack([covariance(30, s) for s in (1, 2)])
-    together = round_rows(weight, factor(many, 1e-12).upper, grid)
+    rows = torch.stack([covariance(5, s) for s in (3, 4)])
+
+    def round_site(share: slice, columns: Tensor) -> Site:
+        linear = torch.nn.Linear(30, share.stop - share.start, bias=False).requires_grad_(False)
+        linear.weight.copy_(weights(2 * 5, 30)[share])
+        site = Site("x", "v", linear)
+        metric = RowMetric(rows[share.start // 5 : share.stop // 5]) if with_rows else None
+        compensate(site, columns, GridSpec(3), search="hessian", act_order=True, damping=0.01, rows=metric)
+        return site
+
+    together = round_site(slice(0, 10), many)
     for head in range(2):
         span = slice(5 * head, 5 * head + 5)
-        own = Grid(grid.spec, grid.scale[span], grid.zero[span])
-        assert torch.equal(together[span], round_rows(weight[span], factor(many[head], 1e-12).upper, own))
+        assert torch.equal(together.weight[span], round_site(span, many[head]).weight)
 
 
 def test_rows_per_step_takes_the_closed_form() -> None:

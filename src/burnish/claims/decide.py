@@ -18,7 +18,7 @@ from burnish.core.claim import ArmResult, Criterion, Finding, Frozen, judge
 from burnish.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from burnish.stats import Interval
+    from burnish.stats.interval import Interval
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -183,7 +183,7 @@ def _identity(means: Any) -> Any:
 
 def _bootstrap(values: Any, statistic: Any, **options: Any) -> Interval:
     """`burnish.stats.bootstrap`, imported when there is something to decide: SciPy takes its time."""
-    from burnish.stats import bootstrap
+    from burnish.stats.bootstrap import bootstrap
 
     return bootstrap(values, statistic, **options)
 

@@ -32,7 +32,7 @@ from burnish.core.run import Run, slug
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from burnish.models import Model
+    from burnish.models.model import Model
 
 UNQUANTIZED = "fp"
 """Name of the arm that is the model as it was."""
@@ -308,14 +308,14 @@ def describe(text: Dataset) -> str:
 
 def load_model(source: str, device: str, dtype: str) -> Model:
     """A model by the name that `burnish.models.load` takes."""
-    from burnish.models import load
+    from burnish.models.loading import load
 
     return load(source, device=device, dtype=dtype)
 
 
 def hash_of(model: Model) -> str:
     """Hash of a model's weights."""
-    from burnish.models import weight_hash
+    from burnish.models.model import weight_hash
 
     return weight_hash(model)
 

@@ -60,10 +60,8 @@ from burnish.models.layers import LayerLog
 from burnish.models.model import Model
 from burnish.models.rounding_settings import CalibratedRounding, Group
 from burnish.models.walk import Walk
-from burnish.nn.compensate import gptq, ordered_factor, refined, zero_dead
-from burnish.nn.grid import find_grid
+from burnish.nn.compensate import RowMetric, compensate, refined
 from burnish.nn.hessian import damp
-from burnish.nn.rounding import round_heads
 from burnish.nn.site import Site, output_error
 
 if TYPE_CHECKING:
@@ -139,50 +137,19 @@ class BoA(CalibratedRounding):
         plain = seen.columns(site.role)
         columns = seen.values() if site.role == "v" and self.block_v else plain
         before = site.weight
-        if rows is None:
-            figures = gptq(
-                site, columns, self.spec, search=self.qparam, act_order=self.act_order_col, damping=self.damping
-            )
-        elif columns.dim() == 2:
-            figures = self._round_heads(site, columns, rows)
-        else:
-            figures = self._round_v(site, columns, rows)
+        figures = compensate(
+            site,
+            columns,
+            self.spec,
+            search=self.qparam,
+            act_order=self.act_order_col,
+            damping=self.damping,
+            rows=None if rows is None else RowMetric(rows, self.act_order_row, self.rows_per_step),
+        )
         if self.refine_scales:
             metric = None if rows is None else damp(rows, self.damping)
             refined(site, before, damp(columns, self.damping), metric)
         return {**figures, **output_error(before, site.weight, plain)}
-
-    def _round_heads(self, site: Site, columns: Tensor, rows: Tensor) -> dict[str, Any]:
-        """The row loop for all heads of a layer that share one column Hessian."""
-        weight = zero_dead(site.checked(), columns)
-        grid = find_grid(weight, self.spec, self.qparam, damp(columns, self.damping))
-        order, column_factor = ordered_factor(site.name, columns, self.act_order_col, self.damping)
-        row_order, row_factor = ordered_factor(site.name, rows, self.act_order_row, self.damping)
-        codes = round_heads(weight, column_factor.upper, row_factor.upper, grid, order, row_order, self.rows_per_step)
-        site.set_codes(codes, grid)
-        notes = [column_factor.note, row_factor.note and f"rows: {row_factor.note}"]
-        return {"damping": column_factor.damping, "note": "; ".join(n for n in notes if n)}
-
-    def _round_v(self, site: Site, columns: Tensor, rows: Tensor) -> dict[str, Any]:
-        """The row loop for v, whose heads each have their own column Hessian."""
-        weight = zero_dead(site.checked(), columns)
-        grid = find_grid(weight, self.spec, self.qparam, damp(columns, self.damping))
-        height = rows.shape[1]
-        codes, notes, most = [], [], 0.0
-        for head in range(len(rows)):
-            span = slice(head * height, (head + 1) * height)
-            own = type(grid)(grid.spec, grid.scale[span], grid.zero[span])
-            order, column_factor = ordered_factor(site.name, columns[head], self.act_order_col, self.damping)
-            row_order, row_factor = ordered_factor(site.name, rows[head : head + 1], self.act_order_row, self.damping)
-            codes.append(
-                round_heads(
-                    weight[span], column_factor.upper, row_factor.upper, own, order, row_order, self.rows_per_step
-                )
-            )
-            notes += [n for n in (column_factor.note, row_factor.note) if n]
-            most = max(most, column_factor.damping)
-        site.set_codes(torch.cat(codes), grid)
-        return {"damping": most, "note": "; ".join(dict.fromkeys(notes))}
 
 
 def _output_metric(block: Block) -> Tensor:

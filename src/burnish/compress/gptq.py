@@ -40,7 +40,8 @@ from burnish.models.layers import LayerLog
 from burnish.models.model import Model
 from burnish.models.rounding_settings import CalibratedRounding
 from burnish.models.walk import Walk, second_moments
-from burnish.nn.compensate import gptq
+from burnish.nn.compensate import compensate
+from burnish.nn.site import output_error
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -84,14 +85,11 @@ class GPTQ(CalibratedRounding):
             sites = block.sites(self.layers)
             seen = second_moments(block, tuple(site.role for site in sites))
             for site in sites:
-                figures = gptq(
-                    site,
-                    seen[site.role].mean(),
-                    self.spec,
-                    search=self.qparam,
-                    act_order=self.act_order,
-                    damping=self.damping,
+                hessian, before = seen[site.role].mean(), site.weight
+                figures = compensate(
+                    site, hessian, self.spec, search=self.qparam, act_order=self.act_order, damping=self.damping
                 )
+                figures |= output_error(before, site.weight, hessian)
                 log.add(site, self.bits, tokens=seen[site.role].tokens, **figures)
         log.close()
         return model.then(self.describe())

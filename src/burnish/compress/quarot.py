@@ -39,11 +39,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from burnish.core.errors import Unsupported
+from burnish.core.errors import BadInput, Unsupported
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
-from burnish.models.calibration import calibration_windows
+from burnish.models.calibration import calibration_windows, require_float64
 from burnish.models.fold import fuse_norms, put, rotate_residual, rotate_values
 from burnish.models.layers import LayerLog
 from burnish.models.model import Model
@@ -51,7 +51,7 @@ from burnish.models.walk import Walk, second_moments
 from burnish.nn import hadamard
 from burnish.nn.activation import InputStage, KVStage, TokenGrid
 from burnish.nn.attention import use
-from burnish.nn.compensate import gptq
+from burnish.nn.compensate import compensate
 from burnish.nn.grid import GridSpec
 from burnish.nn.site import output_error
 
@@ -139,8 +139,6 @@ class QuaRot(Compressor):
                 site.round(spec, "mmse")
                 log.add(site, self.bits, **output_error(before, site.weight, None))
         else:
-            from burnish.core.errors import BadInput
-
             if calib is None:
                 raise BadInput("GPTQ needs calibration text", "give --calib, or --weights rtn")
             tokens = calibration_windows(self, model, calib, run)
@@ -148,8 +146,9 @@ class QuaRot(Compressor):
                 sites = block.sites()
                 seen = second_moments(block, tuple(site.role for site in sites))
                 for site in sites:
-                    hessian = seen[site.role].mean()
-                    log.add(site, self.bits, **gptq(site, hessian, spec, search="mmse", act_order=True, damping=0.01))
+                    hessian, before = seen[site.role].mean(), site.weight
+                    figures = compensate(site, hessian, spec, search="mmse", act_order=True, damping=0.01)
+                    log.add(site, self.bits, **figures, **output_error(before, site.weight, hessian))
         log.close()
 
     def _online(self) -> tuple[str, ...]:
@@ -177,6 +176,7 @@ def rotate(model: Model, seed: int) -> None:
         raise Unsupported(
             f"QuaRot on {kind}", "its LayerNorm subtracts the mean, which does not commute with a rotation"
         )
+    require_float64(model)
     fuse_norms(model)
     rotate_residual(model, hadamard.randomized(model.config.hidden_size, seed).to(model.device))
     within = hadamard.hadamard(model.heads.width).to(model.device)

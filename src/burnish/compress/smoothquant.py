@@ -15,6 +15,8 @@ the model runs.
   value feature serves several inputs of o, and takes the largest maxima among them.
 * An MLP whose activation is not ReLU and has no gate (fc1, fc2) cannot pass the scale on: fc2 is then left alone, and
   the record says so.
+* The products inside attention (scores, and their use on values) stay in floating point, as in every format that an
+  export could be read from; the paper rounds their inputs too.
 * Weights have one grid a row, where the paper's fastest variants have one a matrix.
 
 ## When not to use it

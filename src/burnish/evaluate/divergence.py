@@ -28,7 +28,7 @@ KL and top-1 agreement as the measure of quantization damage: llama.cpp's perple
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -41,7 +41,8 @@ from burnish.core.run import Run, ensure
 from burnish.core.shapes import Evaluation
 from burnish.data.scores import Scores
 from burnish.models.model import Model
-from burnish.stats import Interval, bootstrap
+from burnish.stats.bootstrap import bootstrap
+from burnish.stats.interval import Interval
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -61,6 +62,9 @@ class Divergence(Evaluation):
     """Tokens in a window."""
     stride: Annotated[int, Field(ge=0)] = 0
     """Tokens between the starts of two windows; 0 for no overlap. A smaller stride gives each token more context."""
+    join: Literal["eos", "lines"] = "eos"
+    """How documents become one stream: with an end-of-text token between them; or line by line with a blank line
+    between, the protocol of the perplexities of WikiText-2 that papers print (with length 2048 and samples -1)."""
     batch: Annotated[int, Field(ge=1)] = 8
     """Windows in one forward pass; the figures do not depend on it."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
@@ -97,17 +101,18 @@ class Divergence(Evaluation):
     def protocol(self) -> str:
         """How the text is cut, in a line that should stand beside every figure."""
         overlap = f", stride {self.stride}" if self.stride else ""
-        return f"windows of {self.length} tokens{overlap}, documents joined by end-of-text, first token of a window not scored"
+        joined = "documents joined by end-of-text" if self.join == "eos" else "lines joined by blank lines"
+        return f"windows of {self.length} tokens{overlap}, {joined}, first token of a window not scored"
 
     def _windows(self, model: Model, text: Dataset) -> tuple[Tensor, Tensor]:
         """Windows, (samples, length), and for each how many of its last tokens are scored."""
         from burnish.data.windows import leading_tokens, windows
 
         if not self.stride or self.stride >= self.length:
-            cut = windows(model.tokenizer, text, self.samples, self.length)
+            cut = windows(model.tokenizer, text, self.samples, self.length, join=self.join)
             return cut, torch.full((len(cut),), self.length - 1)
         first = torch.tensor(leading_tokens(model.tokenizer), dtype=torch.long)
-        whole = windows(model.tokenizer, text, -1, self.stride, bos=False).flatten()
+        whole = windows(model.tokenizer, text, -1, self.stride, bos=False, join=self.join).flatten()
         body = self.length - len(first)
         count = max(0, (len(whole) - body) // self.stride + 1)
         if count < max(self.samples, 1):

@@ -169,8 +169,6 @@ def sites(block: nn.Module, prefix: str, config: Any) -> list[Site]:
         prefix: Its path in the model.
         config: The model's configuration.
     """
-    shape = heads(config)
-    count = {"q": shape.query, "k": shape.kv, "v": shape.kv, "o": shape.query}
     found = []
     for role, path in architecture(config).sites.items():
         linear = at(block, path)
@@ -180,5 +178,5 @@ def sites(block: nn.Module, prefix: str, config: Any) -> list[Site]:
                 f"it is a {type(linear).__name__}, not a plain linear layer",
                 "load unquantized weights",
             )
-        found.append(Site(f"{prefix}.{path}", role, linear, count.get(role, 1)))
+        found.append(Site(f"{prefix}.{path}", role, linear))
     return found

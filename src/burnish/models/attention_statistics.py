@@ -14,7 +14,7 @@ from torch import Tensor
 from burnish.models.model import Block
 from burnish.models.walk import second_moments
 from burnish.nn.attention import causal_weights
-from burnish.nn.hessian import Gram, accumulator
+from burnish.nn.hessian import Gram
 
 CAUSAL_BLOCK = 128
 """Tokens whose attention is multiplied out at once."""
@@ -29,7 +29,8 @@ class AttentionStatistics:
         inputs: Role to second moments of that layer's input.
         queries: Σ q qᵀ after RoPE, (heads, width, width).
         keys: Σ k kᵀ after RoPE, (kv_heads, width, width).
-        seen_values: Σ (A X)ᵀ(A X) averaged over the group's query heads, (kv_heads, inputs, inputs); None if not asked.
+        seen_values: Σ (A X)ᵀ(A X) averaged over the group's query heads, (kv_heads, inputs, inputs); once all tokens
+            are in, its mean over tokens; None if not asked.
     """
 
     block: Block
@@ -51,7 +52,7 @@ class AttentionStatistics:
     def values(self) -> Tensor:
         """v's column Hessian for each key/value head, (kv_heads, inputs, inputs)."""
         assert self.seen_values is not None
-        return _symmetric(self.seen_values / max(self.count, 1))
+        return self.seen_values
 
     def rows(self, role: str) -> Tensor:
         """Row Hessian of each head of q or k, pulled back through RoPE and the head norms: (heads, width, width).
@@ -108,15 +109,14 @@ def collect(block: Block, roles: tuple[str, ...], values: bool) -> AttentionStat
     """
     shape = block.model.heads
     device = block.inputs[0].device
-    kind = accumulator(device)
     attention = block.at(block.model.adapter.attention)
     width = block.sites(("v",))[0].linear.in_features
     found = AttentionStatistics(
         block,
         {},
-        torch.zeros(shape.query, shape.width, shape.width, dtype=kind, device=device),
-        torch.zeros(shape.kv, shape.width, shape.width, dtype=kind, device=device),
-        torch.zeros(shape.kv, width, width, dtype=kind, device=device) if values else None,
+        torch.zeros(shape.query, shape.width, shape.width, dtype=torch.float64, device=device),
+        torch.zeros(shape.kv, shape.width, shape.width, dtype=torch.float64, device=device),
+        torch.zeros(shape.kv, width, width, dtype=torch.float64, device=device) if values else None,
     )
     entering: list[Tensor] = []
     window = getattr(attention, "sliding_window", None) or (
@@ -148,6 +148,9 @@ def collect(block: Block, roles: tuple[str, ...], values: bool) -> AttentionStat
             hook.remove()
     if not found.count:
         raise RuntimeError("a block was asked for its attention outside its walk, where nothing taps it")
+    if found.seen_values is not None:
+        for head in found.seen_values:  # one by one, in place: they are the largest matrices of a block
+            head.copy_(_symmetric(head) / found.count)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from burnish.core.errors import BadInput
+from burnish.core.errors import BadInput, Unsupported
 from burnish.core.run import Run
 
 if TYPE_CHECKING:
@@ -26,6 +26,16 @@ class Calibrated(Protocol):
         """Fields that the user gave."""
 
 
+def require_float64(model: Model) -> None:
+    """Refuse a device without double precision, in which Hessians are summed and scales and rotations are folded.
+
+    Raises:
+        Unsupported: the model is on Apple's GPU.
+    """
+    if model.device.type == "mps":
+        raise Unsupported("calibration on an Apple GPU", "it has no double precision", "use --device cpu")
+
+
 def calibration_windows(method: Calibrated, model: Model, calib: Dataset, run: Run) -> Tensor:
     """Calibration tokens, (samples, length) int64.
 
@@ -34,9 +44,11 @@ def calibration_windows(method: Calibrated, model: Model, calib: Dataset, run: R
 
     Raises:
         BadInput: the text does not hold the windows that were asked for, or not one.
+        Unsupported: a device without double precision.
     """
     import burnish.data.windows as module
 
+    require_float64(model)
     try:
         tokens = module.windows(model.tokenizer, calib, method.samples, method.length, seed=method.calib_seed)
     except BadInput:

@@ -46,7 +46,8 @@ class Walk:
                 block.inputs, block.context = hidden, context
                 yield block
                 if block is not self._blocks[-1]:
-                    hidden = [block.forward(h) for h in hidden]
+                    for i, entering in enumerate(hidden):
+                        hidden[i] = block.forward(entering)
                 block.inputs = []
 
     def _enter(self) -> tuple[list[Tensor], list[dict[str, Any]]]:

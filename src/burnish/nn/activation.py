@@ -19,7 +19,8 @@ class TokenGrid:
         sym: Levels -2^(bits-1) … 2^(bits-1) - 1 around zero, a step being max|x| / (2^(bits-1) - 0.5): the dynamic
             per-token grid of compressed-tensors, so that an exported model computes the same numbers. Else a scale and
             an integer zero point.
-        clip: Fraction of the range that the grid covers.
+        clip: Fraction of max|x|, or of the lowest and the highest value, at which the grid ends; what lies beyond is
+            clamped.
     """
 
     bits: int

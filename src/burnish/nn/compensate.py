@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,34 +11,71 @@ from torch import Tensor
 from burnish.core.errors import BadInput
 from burnish.nn.grid import Grid, GridSpec, Search, find_grid
 from burnish.nn.hessian import Factor, damp, factor
-from burnish.nn.rounding import round_rows
-from burnish.nn.site import Site, output_error
+from burnish.nn.rounding import round_heads, round_rows
+from burnish.nn.site import Site
 
 
-def gptq(
-    site: Site, hessian: Tensor, spec: GridSpec, *, search: Search, act_order: bool, damping: float
+@dataclass(frozen=True)
+class RowMetric:
+    """What BoA knows about the rows of a head.
+
+    Attributes:
+        moments: The row Hessian of each head, (heads, rows, rows).
+        act_order: Walk from the largest diagonal to the smallest.
+        rows_per_step: Rows that are rounded without compensating one another (TurboBoA).
+    """
+
+    moments: Tensor
+    act_order: bool = True
+    rows_per_step: int = 1
+
+
+def compensate(
+    site: Site,
+    hessian: Tensor,
+    spec: GridSpec,
+    *,
+    search: Search,
+    act_order: bool,
+    damping: float,
+    rows: RowMetric | None = None,
 ) -> dict[str, Any]:
-    """Round a site by GPTQ.
+    """Round a site by GPTQ or, with a row metric, by BoA.
 
     Args:
         site: The layer; its weight is replaced.
         hessian: Mean second moments of its input, (inputs, inputs); or (heads, inputs, inputs), one for each equal
-            share of its output rows.
+            share of its output rows. Shares are rounded one by one, so that only one of them is copied at a time.
         spec: The kind of grid, which is fixed before the walk (static groups).
         search: How the grid is chosen.
         act_order: Walk from the largest diagonal of the Hessian to the smallest.
-        damping: Fraction of the mean diagonal that is added to it.
+        damping: Fraction of the mean diagonal that is added to each Hessian.
+        rows: Metric between the rows of a head; without it rows are independent.
 
     Returns:
-        Figures for the layer's report: errors, damping, and a note on what was unusual.
+        Figures for the layer's report: the damping that was needed, and a note on what was unusual.
     """
-    weight = zero_dead(site.checked(), hessian)
-    grid = find_grid(weight, spec, search, damp(hessian, damping))
-    order, factored = ordered_factor(site.name, hessian, act_order, damping)
-    before = site.weight
-    site.set_codes(round_rows(weight, factored.upper, grid, order), grid)
-    mean = hessian if hessian.dim() == 2 else hessian.mean(0)
-    return {**output_error(before, site.weight, mean), "damping": factored.damping, "note": factored.note}
+    shares = hessian if hessian.dim() == 3 else hessian[None]
+    weights = site.checked().chunk(len(shares))
+    metrics = [None] * len(shares) if rows is None else rows.moments.chunk(len(shares))
+    grids, codes, notes, most = [], [], [], 0.0
+    for weight, share, metric in zip(weights, shares, metrics, strict=True):
+        weight = zero_dead(weight, share)
+        grid = find_grid(weight, spec, search, damp(share, damping) if search == "hessian" else None)
+        order, columns = ordered_factor(site.name, share, act_order, damping)
+        notes.append(columns.note)
+        if rows is None or metric is None:
+            codes.append(round_rows(weight, columns.upper, grid, order))
+        else:
+            row_order, across = ordered_factor(site.name, metric, rows.act_order, damping)
+            notes.append(across.note and f"rows: {across.note}")
+            codes.append(round_heads(weight, columns.upper, across.upper, grid, order, row_order, rows.rows_per_step))
+        grids.append(grid)
+        most = max(most, columns.damping)
+    site.set_codes(
+        torch.cat(codes), Grid(spec, *(torch.cat([getattr(g, n) for g in grids]) for n in ("scale", "zero")))
+    )
+    return {"damping": most, "note": "; ".join(note for note in dict.fromkeys(notes) if note)}
 
 
 def ordered_factor(name: str, hessian: Tensor, act_order: bool, damping: float) -> tuple[Tensor | None, Factor]:
@@ -59,10 +97,7 @@ def ordered_factor(name: str, hessian: Tensor, act_order: bool, damping: float) 
 
 def zero_dead(weight: Tensor, hessian: Tensor) -> Tensor:
     """`weight` with zeros in the columns whose input was always zero in calibration (GPTQ's released code does so)."""
-    dead = hessian.diagonal(dim1=-2, dim2=-1) <= 0
-    if hessian.dim() == 3:
-        dead = dead.repeat_interleave(len(weight) // len(hessian), 0)
-    return weight.masked_fill(dead, 0.0)
+    return weight.masked_fill(hessian.diagonal() <= 0, 0.0)
 
 
 def refined(site: Site, target: Tensor, hessian: Tensor, rows: Tensor | None = None) -> None:

@@ -137,7 +137,7 @@ def find_grid(weight: Tensor, spec: GridSpec, search: Search = "minmax", hessian
         spec: The kind of grid.
         search: "minmax" takes the whole range; "mmse" shrinks it until sum |error|^2.4 is smallest; "hessian" until
             the output error ``e H e'`` is, trying the zero point rounded down and up (BoA's grid).
-        hessian: (columns, columns); or (heads, columns, columns), one for each equal share of the rows. For "hessian".
+        hessian: (columns, columns), for "hessian".
 
     Returns:
         The grid, in float32 on the weight's device.
@@ -149,7 +149,7 @@ def find_grid(weight: Tensor, spec: GridSpec, search: Search = "minmax", hessian
         whole = columns - tail
         parts = []
         for span in (slice(0, whole), slice(whole, columns)):
-            metric = None if hessian is None else hessian[..., span, span]
+            metric = None if hessian is None else hessian[span, span]
             parts.append(find_grid(weight[:, span], spec, search, metric))
         return Grid(spec, *(torch.cat([getattr(p, name) for p in parts], 1) for name in ("scale", "zero")))
     groups = columns // width
@@ -158,15 +158,14 @@ def find_grid(weight: Tensor, spec: GridSpec, search: Search = "minmax", hessian
         return Grid(spec, scale.view(rows, groups), zero.view(rows, groups))
     if search == "hessian" and hessian is None:
         raise BadInput("a Hessian grid needs calibration text", "use qparam minmax or mmse")
-    heads = hessian.shape[0] if hessian is not None and hessian.dim() == 3 else 1
     metric = None
     if search == "hessian" and hessian is not None:
-        blocks = hessian.float().view(heads, groups, width, groups, width).diagonal(dim1=1, dim2=3)
-        metric = blocks.permute(0, 3, 1, 2).reshape(heads * groups, width, width)
-    pieces = weight.view(heads, rows // heads, groups, width).transpose(1, 2).reshape(heads * groups, -1, width)
-    found = [_search(chunk, spec, metric) for chunk in pieces.split(max(1, CHUNK // (heads * columns)), dim=1)]
-    scale, zero = (torch.cat(part, 1).view(heads, groups, -1) for part in zip(*found, strict=True))
-    return Grid(spec, *(t.transpose(1, 2).reshape(rows, groups).contiguous() for t in (scale, zero)))
+        blocks = hessian.float().view(groups, width, groups, width).diagonal(dim1=0, dim2=2)
+        metric = blocks.permute(2, 0, 1).contiguous()
+    pieces = weight.view(rows, groups, width).transpose(0, 1)
+    found = [_search(chunk, spec, metric) for chunk in pieces.split(max(1, CHUNK // columns), dim=1)]
+    scale, zero = (torch.cat(part, 1).T.contiguous() for part in zip(*found, strict=True))
+    return Grid(spec, scale, zero)
 
 
 def _search(weight: Tensor, spec: GridSpec, metric: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,7 @@ class Gram:
     """
 
     def __init__(self, width: int, device: torch.device | str = "cpu") -> None:
-        self.total = torch.zeros(width, width, dtype=accumulator(device), device=device)
+        self.total = torch.zeros(width, width, dtype=torch.float64, device=device)
         self.tokens = 0
 
     def add(self, x: Tensor) -> None:
@@ -34,11 +34,6 @@ class Gram:
     def mean(self) -> Tensor:
         """(width, width): the average over tokens, exactly symmetric."""
         return (self.total + self.total.T) / (2 * max(self.tokens, 1))
-
-
-def accumulator(device: torch.device | str) -> torch.dtype:
-    """Float64 wherever the device has it (Apple's GPU has not)."""
-    return torch.float32 if torch.device(device).type == "mps" else torch.float64
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ columns of a matrix whose rows are independent. BoA adds a metric between the ro
 rows *and* columns, but weight (r, c) needs only what lies left of it in its row and above it in its column. All weights
 on one anti-diagonal r + c are therefore rounded at once: rows + columns steps instead of rows times columns.
 
-Everything is in float64: sequential rounding amplifies the last bit, and so the codes are the same on every machine.
+Everything is in float64: sequential rounding amplifies the last bit, and the same weights and factors should give the
+same codes on every machine. (Hessians are summed from float32 products, which differ between machines in the last bits.)
 """
 
 from __future__ import annotations
@@ -24,42 +25,32 @@ def round_rows(weight: Tensor, upper: Tensor, grid: Grid, order: Tensor | None =
 
     Args:
         weight: (rows, columns).
-        upper: U with H⁻¹ = U'U, (columns, columns); or (heads, columns, columns), one for each equal share of rows.
-            Already in the order of the walk when `order` is given.
+        upper: U with H⁻¹ = U'U, (columns, columns), in the order of the walk.
         grid: Static: it does not follow the compensated weights.
-        order: A permutation of the columns (act-order), or (heads, columns).
+        order: A permutation of the columns (act-order).
 
     Returns:
         Codes, (rows, columns) uint8, in the weight's own column order.
     """
-    rows, columns = weight.shape
-    heads = upper.shape[0] if upper.dim() == 3 else 1
-    upper = upper.view(heads, columns, columns)
-    order = _orders(order, heads, columns, weight.device)
+    columns = weight.shape[1]
     scale, zero = grid.spread(columns)
-    # (heads, columns, rows): a column of the matrix is contiguous.
-    index = order[:, :, None].expand(heads, columns, rows // heads)
-
-    def walk(t: Tensor) -> Tensor:
-        return t.double().view(heads, rows // heads, columns).transpose(1, 2).gather(1, index).contiguous()
-
-    left, scale, zero = walk(weight), walk(scale), walk(zero)
+    order = torch.arange(columns, device=weight.device) if order is None else order
+    # (columns, rows): a column of the matrix is contiguous.
+    left, scale, zero = (t.double().T[order].contiguous() for t in (weight, scale, zero))
     codes = torch.empty_like(left)
     for begin in range(0, columns, BLOCK):
         end = min(begin + BLOCK, columns)
-        errors = left.new_empty(heads, end - begin, left.shape[2])
+        errors = left.new_empty(end - begin, left.shape[1])
         for c in range(begin, end):
-            value = left[:, c]
-            codes[:, c] = encode(value, scale[:, c], zero[:, c], grid.spec)
-            rounded = decode(codes[:, c], scale[:, c], zero[:, c], grid.spec)
-            error = (value - rounded) / upper[:, c, c, None]
-            errors[:, c - begin] = error
-            if c + 1 < end:
-                left[:, c + 1 : end] -= upper[:, c, c + 1 : end, None] * error[:, None]
-        if end < columns:
-            left[:, end:].baddbmm_(upper[:, begin:end, end:].transpose(1, 2), errors, alpha=-1)
-    back = torch.empty_like(codes).scatter_(1, index, codes)
-    return back.transpose(1, 2).reshape(rows, columns).to(torch.uint8)
+            value = left[c]
+            codes[c] = encode(value, scale[c], zero[c], grid.spec)
+            error = (value - decode(codes[c], scale[c], zero[c], grid.spec)) / upper[c, c]
+            errors[c - begin] = error
+            left[c + 1 : end].addr_(upper[c, c + 1 : end], error, alpha=-1)
+        left[end:].addmm_(upper[begin:end, end:].T, errors, alpha=-1)
+    back = torch.empty_like(codes)
+    back[order] = codes
+    return back.T.to(torch.uint8)
 
 
 def round_heads(
@@ -167,9 +158,3 @@ def _wavefront(weight: Tensor, scale: Tensor, zero: Tensor, upper: Tensor, influ
     wide = torch.zeros(heads, rows, padded, dtype=codes.dtype, device=codes.device)
     wide.as_strided((steps, rows, heads), (1, padded + 1, rows * padded)).copy_(codes)
     return wide[:, :, pad : pad + columns].flip(1)
-
-
-def _orders(order: Tensor | None, heads: int, columns: int, device: torch.device) -> Tensor:
-    if order is None:
-        return torch.arange(columns, device=device).expand(heads, columns)
-    return order.expand(heads, columns)

@@ -20,13 +20,11 @@ class Site:
         name: Its full path in the model, e.g. "model.layers.3.mlp.up_proj".
         role: q, k, v, o, gate, up, down, fc1 or fc2.
         linear: The layer itself; its weight is replaced, never written into, so that a fork leaves its model alone.
-        heads: Heads that its output rows (q, k, v) or input columns (o) are made of; 1 elsewhere.
     """
 
     name: str
     role: str
     linear: nn.Linear
-    heads: int = 1
 
     @property
     def weight(self) -> Tensor:

@@ -7,14 +7,13 @@ from pathlib import Path
 from burnish.core.errors import Unsupported
 from burnish.core.method import Method
 from burnish.models.export.folder import finish, replacing
+from burnish.models.export.intent import Intent
 from burnish.models.model import Model
 
 
 def check(method: Method) -> None:
-    """Nothing is refused here: this is the format of every model that only passes from step to step of a recipe.
-
-    A model that changes activations while it runs is refused when it is to be written.
-    """
+    """Refuse a model that changes activations while it runs."""
+    Intent.of(method).refuse_online("a plain Hugging Face folder")
 
 
 def write(model: Model, folder: Path) -> None:
