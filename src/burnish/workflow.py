@@ -82,6 +82,7 @@ def run_method(
     *,
     seed: int = 0,
     format: str = PLAIN,
+    reload: bool = True,
     place: Place = Place(),
 ) -> Result:
     """Run one method on goods that are named by strings.
@@ -94,11 +95,13 @@ def run_method(
         seed: The run's seed.
         format: How a model that the method gives is saved: "hf" or another format of `burnish.models.export`. It is no
             part of the request: the same folder with another format saves anew what was computed before.
+        reload: Load a saved model in a fresh process with the tool that its format is for, and compare.
         place: Device and dtype.
 
     Raises:
         BadInput: goods that are missing or unknown; a folder that holds another run.
         MissingExtra: the method or its goods need one.
+        Mismatch: the saved model, loaded anew, is not the one that was made.
     """
     step = Planned(use=use, method=method, goods=dict(goods))
     check([step], format)
@@ -107,10 +110,13 @@ def run_method(
     if place.dtype != "auto":
         request["dtype"] = place.dtype
     gives = type(method).gives()
-    if (found := _finished(folder, request, seed, _saved(folder, gives), format)) is not None:
+    again = getattr(method, "repeats", False)
+    if not again and (found := _finished(folder, request, seed, _saved(folder, gives), format)) is not None:
         return found
     with Run(folder, request, seed=seed) as run:
         _keep(_call(step, {}, _Shelf(place), run), gives, run, format)
+        if gives == "Model" and reload:
+            prove(run, place.notify)
     return _result(run, _saved(folder, gives))
 
 
@@ -318,6 +324,26 @@ def _keep(result: Any, gives: str, run: Run, format: str = PLAIN) -> None:
         run.event("notes", notes=dict(result.notes))
         figures = {name: value for name, value in result.notes.items() if isinstance(value, bool | int | float)}
         run.metric(**{name: value for name, value in figures.items() if name not in run.metrics})
+
+
+def prove(run: Run, notify: Callable[[str], None] | None = None) -> None:
+    """Load a run's artifact in a fresh process, with the tool that its format is for, and compare.
+
+    Where that tool is not installed, the run's events and `notify` say so.
+
+    Raises:
+        Mismatch: it is not the model that was made.
+    """
+    tell = notify or (lambda line: None)
+    try:
+        found = catalogue.reference("burnish.models.reload:compare")(run.folder / "artifact")
+    except Unsupported as error:
+        run.event("not reloaded", why=error.problem)
+        tell(f"the saved model was not loaded for a check: {error.problem}; {error.fix}")
+        return
+    found.require(run.folder)
+    run.metric(reload_loader=found.loader, reload_logit_difference=found.logits, reload_kl=found.kl)
+    tell(found.said())
 
 
 def _saved(folder: Path, gives: str) -> Path | None:

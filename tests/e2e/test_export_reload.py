@@ -39,7 +39,7 @@ def measures(out: Path) -> dict[str, float]:
 
 def compressed(out: Path, format: str, *settings: str) -> Path:
     command = ["compress", "rtn", "tiny", "--out", str(out), "--format", format, "--threads", "1", *settings]
-    assert run(command) == 0
+    assert run([*command, "--no-reload"]) == 0
     return out
 
 
@@ -59,6 +59,38 @@ def test_compressed_tensors_are_equal_and_a_changed_scale_is_found(tmp_path, cap
     assert "transformers finds another model" in said
     assert "weights: model.layers.1.mlp.up_proj.weight" in said
     assert "Traceback" not in said
+
+
+def test_a_compression_ends_with_the_proof(tmp_path, capsys):
+    assert run(["compress", "rtn", "tiny", "--out", str(tmp_path / "a"), "--threads", "1"]) == 0
+    assert "transformers loads it in a fresh process, every weight equal" in capsys.readouterr().err
+    metrics = json.loads((tmp_path / "a" / "run.json").read_text())["metrics"]
+    assert (metrics["reload_loader"], metrics["reload_logit_difference"]) == ("transformers", 0.0)
+
+
+def test_a_result_that_loads_as_another_model_is_an_error(tmp_path, capsys, monkeypatch):
+    import burnish.models.reload as module
+
+    inner = module._python
+
+    def other(*args):
+        logits, *rest = inner(*args)
+        return (logits + 0.01, *rest)
+
+    monkeypatch.setattr(module, "_python", other)
+    assert run(["compress", "rtn", "tiny", "--out", str(tmp_path / "a"), "--threads", "1"]) == 2
+    assert "largest logit difference: 0.01" in capsys.readouterr().err
+    assert json.loads((tmp_path / "a" / "run.json").read_text())["status"] == "failed"
+
+
+def test_a_second_look_at_a_folder_is_a_second_look(tmp_path):
+    run_folder = compressed(tmp_path / "a", "compressed-tensors", "--bits", "4", "--sym")
+    assert reload(run_folder, tmp_path / "look") == 0
+    path = run_folder / "artifact" / "model.safetensors"
+    tensors = load_file(path)
+    tensors["model.layers.0.mlp.up_proj.weight_scale"] *= 1.01
+    save_file(tensors, path, metadata={"format": "pt"})
+    assert reload(run_folder, tmp_path / "look") == 2
 
 
 def test_gguf_is_equal_in_transformers(tmp_path):

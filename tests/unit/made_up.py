@@ -102,7 +102,7 @@ def methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vars(light).update(
         read=lambda source, **options: Path(source).read_text(), write=_write, check=_check, export=_export
     )
-    vars(light).update(render=_render)
+    vars(light).update(render=_render, compare=_compare)
     monkeypatch.setitem(sys.modules, light.__name__, light)
     monkeypatch.setitem(
         catalogue.GOODS, "Model", catalogue.GoodKind("light_parts:read", "light_parts:write", "artifact")
@@ -111,6 +111,7 @@ def methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "burnish.report:render": "light_parts:render",
         "burnish.models:check_export": "light_parts:check",
         "burnish.models:export": "light_parts:export",
+        "burnish.models.reload:compare": "light_parts:compare",
     }
     real = catalogue.reference
     monkeypatch.setattr(catalogue, "reference", lambda target: real(stand_ins.get(target, target)))
@@ -150,3 +151,10 @@ def burnish(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str,
 
 
 Burnish = Callable[..., tuple[int, str, str]]
+
+
+def _compare(folder: Path) -> types.SimpleNamespace:
+    """Every made-up export is found again."""
+    return types.SimpleNamespace(
+        loader="made-up", logits=0.0, kl=0.0, require=lambda folder: None, said=lambda: f"{folder.name} is found again"
+    )

@@ -128,7 +128,9 @@ def test_the_form_of_a_saved_model_can_be_asked_for_and_changed_later(burnish: B
     assert burnish("evaluate", "halve", "t.txt", "--out", "r", "--format", "gguf")[0] == 0
     assert saved.read_text() == "gguf: one three"
     assert "finished before" in burnish("evaluate", "halve", "t.txt", "--out", "r", "--format", "gguf")[1]
-    assert CALLS == ["halve", "halve"]
+    assert "artifact is found again" in burnish("evaluate", "halve", "t.txt", "--out", "s")[2]
+    assert "found again" not in burnish("evaluate", "halve", "t.txt", "--out", "u", "--no-reload")[2]
+    assert CALLS == ["halve"] * 4
 
 
 def test_a_form_that_cannot_hold_the_model_is_refused_before_any_work(burnish: Burnish) -> None:
@@ -388,7 +390,9 @@ def test_strict_ends_with_4_unless_the_claim_holds(
 
 
 def test_the_demo_asks_a_small_claim(claim: dict[str, Any], burnish: Burnish) -> None:
-    assert burnish("demo")[0] == 0
+    code, out, err = burnish("demo")
+    assert code == 0, err
+    assert "artifact is found again" in out
     assert (claim["model"], claim["scale"], claim["out"]) == ("small", "demo", Path("runs/demo"))
     assert claim["resolved"] == "small"
     code, _, err = burnish("demo", "--tiny", "--out", "r")

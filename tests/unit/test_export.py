@@ -318,11 +318,7 @@ def test_architectures_without_a_gguf_writer_are_refused(tiny, tmp_path):
         (RTN(bits=4, group=48), "gptq", "loaders know groups of", "--group 128"),
         (SmoothQuant(), "gptq", "activations on 8-bit grids", "compressed-tensors"),
         (SmoothQuant(), "gguf", "activations on 8-bit grids", "compressed-tensors"),
-        *(
-            (QuaRot(kv_bits=kv), format, "rotates activations", "divergence")
-            for kv in (4, 16)
-            for format in FORMATS
-        ),
+        *((QuaRot(kv_bits=kv), format, "rotates activations", "divergence") for kv in (4, 16) for format in FORMATS),
         (SmoothQuant(), "hf", "activations on 8-bit grids", "compressed-tensors"),
     ],
 )

@@ -117,12 +117,13 @@ def command(entry: catalogue.Entry) -> Callable[..., None]:
 
 def _run(use: str, method: Method, sources: Mapping[str, str], asked: Options) -> None:
     out = asked.out or workflow.default_folder(use, sources)
-    kept = {"format": asked.format} if isinstance(asked, Saving) else {}
+    kept: dict[str, Any] = {"format": asked.format} if isinstance(asked, Saving) else {}
     if asked.dry_run:
         results.show_plan(workflow.plan_method(use, method, sources, out, seed=asked.seed, **kept))
         return
     place = workflow.Place(asked.device, asked.dtype, look.note)
     look.note(f"run folder: {out}")
+    kept |= {"reload": asked.reload} if isinstance(asked, Saving) else {}
     results.show(workflow.run_method(use, method, sources, out, seed=asked.seed, place=place, **kept))
 
 

@@ -77,7 +77,11 @@ def demo(
     model = "tiny" if tiny else catalogue.claim(DEMO).default_model
     if tiny:
         look.note("the tiny model shows how burnish works; whether the claim holds, it cannot show")
-    _measure(DEMO, model, "demo", out or Path("runs/demo"), device=device, dtype=dtype)
+    folder = out or Path("runs/demo")
+    _measure(DEMO, model, "demo", folder, device=device, dtype=dtype)
+    found = catalogue.reference("burnish.models.reload:compare")(folder / "artifact")
+    found.require(folder)
+    look.say(f"artifact: {folder / 'artifact'}\n{found.said()}")
 
 
 def claims(*, json: JsonFlag = False) -> None:

@@ -19,6 +19,7 @@ HELP = {
     "threads": "CPU threads; by default OMP_NUM_THREADS, or else the physical cores.",
     "dry_run": "Only show the plan, the settings and, where the method tells, what it will cost.",
     "format": "Form of the saved model: hf is an ordinary folder with the rounded weights, the others are packed.",
+    "reload": "Load the saved model in a fresh process, with the tool that its format is for, and compare.",
     "json": "Print JSON, for programs.",
 }
 

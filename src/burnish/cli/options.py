@@ -27,3 +27,4 @@ class Saving(Options):
     """Options of a run that makes a model."""
 
     format: Literal["hf", "compressed-tensors", "gptq", "gguf"] = Field(default="hf", description=HELP["format"])
+    reload: bool = Field(default=True, description=HELP["reload"])

@@ -39,7 +39,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from burnish.core.errors import Mismatch
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Analysis
 from burnish.data.scores import Table
@@ -50,6 +49,7 @@ class Reload(Analysis):
     """Load an exported folder with another tool, and compare it with the model that was measured."""
 
     needs: ClassVar[tuple[str, ...]] = ("models",)
+    repeats: ClassVar[bool] = True  # what it looks at may have changed under the same name
 
     loader: Literal["auto", "transformers", "gptqmodel", "llama.cpp"] = "auto"
     """Who loads it; auto for the one that the format is meant for."""
@@ -82,9 +82,5 @@ class Reload(Analysis):
             nll_difference=found.nll - found.base_nll,
             **({} if found.weights is None else {"weights_that_differ": len(found.weights)}),
         )
-        if faults := found.faults():
-            raise Mismatch(
-                "\n  ".join([f"{found.loader} finds another model in {folder}:", *faults]),
-                "do not use this export; if it was moved from another machine, --tolerance 1e-3 allows for its arithmetic",
-            )
+        found.require(folder)
         return Table.of(found.rows(), loader=found.loader, format=found.format)

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from burnish.core.errors import BadInput, Unsupported
+from burnish.core.errors import BadInput, Mismatch, Unsupported
 from burnish.models.loaders import causal_lm, llama_cpp
 from burnish.models.loaders.causal_lm import RECORD, digests, log_probabilities
 from burnish.models.model import Model
@@ -164,6 +164,23 @@ class Comparison:
             }
             for name, value, limit in measured
         ]
+
+    def said(self) -> str:
+        """In a line, for people."""
+        weights = "" if self.weights is None or self.limits.weights is None else ", every weight equal"
+        return (
+            f"{self.loader} loads it in a fresh process{weights}: "
+            f"largest logit difference {self.logits:.2g}, mean KL {self.kl:.2g}"
+        )
+
+    def require(self, folder: Path) -> None:
+        """Raise Mismatch, with every measure beyond its limit, unless all are within."""
+        if faults := self.faults():
+            raise Mismatch(
+                "\n  ".join([f"{self.loader} finds another model in {folder}:", *faults]),
+                "do not use this export; if it was moved from another machine, "
+                "`burnish evaluate reload --tolerance 1e-3` allows for its arithmetic",
+            )
 
     def faults(self) -> list[str]:
         """A line for each measure beyond its limit."""
