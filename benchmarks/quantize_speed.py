@@ -1,10 +1,10 @@
-"""How long quantization takes: burnish's GPTQ and BoA, and gptqmodel's GPTQ, on the same weights and tokens.
+"""How long quantization takes: burnish's GPTQ and BoA, gptqmodel's GPTQ and auto-round, on the same weights and tokens.
 
-    python benchmarks/quantize_speed.py --model smollm2-135m --python /path/to/venv/bin/python
+    python benchmarks/quantize_speed.py --model smollm2-135m --gptqmodel A/bin/python --auto-round B/bin/python
 
 Each job runs in a process of its own, one after another, with the same number of threads; loading is not counted.
-`--python` names an interpreter that has gptqmodel (it does not live beside burnish's own dependencies); without it only
-burnish's two methods are compared. Prints one JSON object: seconds, versions, ratios.
+The two flags name interpreters that have these packages (they do not live beside burnish's own dependencies); without
+them only burnish's two methods are compared. Prints one JSON object: seconds, versions, ratios.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ method(model, None, run=Run.scratch())
 print(json.dumps({"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}))
 """
 
-THEIRS = """
-import json, os, sys, time
+THEIRS = {
+    "gptqmodel": """
+import json, sys, time
 import torch
 torch.set_num_threads(int(sys.argv[4]))
 from gptqmodel import GPTQModel, QuantizeConfig
@@ -46,7 +47,25 @@ model = GPTQModel.load(sys.argv[1], QuantizeConfig(bits=4, group_size=128, sym=F
 began, used = time.perf_counter(), time.process_time()
 model.quantize(rows, batch_size=8)
 print(json.dumps({"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}))
-"""
+""",
+    # Another method for the same job, in its light setting (50 steps of signed gradient descent a block).
+    "auto-round": """
+import json, sys, time
+import torch
+torch.set_num_threads(int(sys.argv[4]))
+from auto_round import AutoRound
+from transformers import AutoModelForCausalLM, AutoTokenizer
+rows = [dict(input_ids=torch.tensor([row])) for row in json.load(open(sys.argv[2]))]
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32)
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+job = AutoRound(model, tokenizer, bits=4, group_size=128, sym=False, iters=50, nsamples=len(rows),
+                seqlen=rows[0]["input_ids"].shape[1], dataset=rows, device_map="cpu", enable_torch_compile=False)
+began, used = time.perf_counter(), time.process_time()
+job.quantize()
+print(json.dumps({"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}))
+""",
+}
+"""Rivals, each in an environment of its own."""
 
 
 def child(python: str, code: str, *arguments: str, threads: int) -> dict[str, float]:
@@ -75,7 +94,8 @@ def main() -> None:
     """Run the jobs and print what they took."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--python", default="")
+    for rival in THEIRS:
+        parser.add_argument(f"--{rival}", default="", metavar="PYTHON")
     parser.add_argument("--samples", type=int, default=32)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
@@ -97,12 +117,13 @@ def main() -> None:
         arguments = (str(folder), str(path))
         found = {job: child(sys.executable, OURS, *arguments, job, threads=options.threads) for job in options.jobs}
         versions = {name: version(sys.executable, name) for name in ("burnish", "torch", "transformers")}
-        if options.python:
-            found["gptqmodel"] = child(options.python, THEIRS, *arguments, "gptq", threads=options.threads)
-            versions["gptqmodel"] = version(options.python, "gptqmodel")
+        for rival, code in THEIRS.items():
+            if python := getattr(options, rival.replace("-", "_")):
+                found[rival] = child(python, code, *arguments, "gptq", threads=options.threads)
+                versions |= {rival: version(python, rival), f"torch beside {rival}": version(python, "torch")}
     ratios = {
         f"{one} / {other}": round(found[one]["seconds"] / found[other]["seconds"], 3)
-        for one, other in (("gptq", "gptqmodel"), ("boa", "gptq"), ("boa-hessian", "gptq"))
+        for one, other in (("gptq", "gptqmodel"), ("gptq", "auto-round"), ("boa", "gptq"), ("boa-hessian", "gptq"))
         if one in found and other in found
     }
     print(json.dumps({"job": vars(options), "seconds": found, "ratios": ratios, "versions": versions}, indent=1))
