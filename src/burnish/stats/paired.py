@@ -131,10 +131,12 @@ def _probit(table: Table, level: float) -> tuple[float, float, float, float]:
     cumulative = CubicSpline(gaps, mass / (gaps[1] - gaps[0])).antiderivative()
     total = float(cumulative(gaps[-1]).sum())
     columns = np.arange(len(means))
+    # Where each mean's gap was last found: the next one is near.
+    at = np.full(len(means), (gaps[0] + gaps[-1]) / 2)
 
     def below(delta: float) -> float:
         """Posterior probability of theta_A - theta_B <= delta."""
-        at = np.clip(_gap(delta, means), gaps[0], gaps[-1])
+        at[:] = _gap(delta, means, at, gaps[0], gaps[-1])
         piece = np.clip(((at - gaps[0]) / (gaps[1] - gaps[0])).astype(int), 0, len(gaps) - 2)
         x = at - gaps[piece]
         values = np.zeros(len(means))
@@ -142,11 +144,27 @@ def _probit(table: Table, level: float) -> tuple[float, float, float, float]:
             values = values * x + coefficient[piece, columns]
         return float(values.sum()) / total
 
-    tail = (1 - level) / 2
-    low, high = (float(brentq(lambda d, s=share: below(d) - s, -1, 1, xtol=1e-9)) for share in (tail, 1 - tail))
     up, down = means + gaps[:, None] / 2, means - gaps[:, None] / 2
-    mean = float(((special.ndtr(up) - special.ndtr(down)) * mass).sum())
-    return low, high, min(max(1 - below(0.0), 0.0), 1.0), mean
+    differences = special.ndtr(up) - special.ndtr(down)
+    mean = float((differences * mass).sum())
+    bounds = [_root(below, share, differences, mass) for share in ((1 - level) / 2, (1 + level) / 2)]
+    return bounds[0], bounds[1], min(max(1 - below(0.0), 0.0), 1.0), mean
+
+
+def _root(below: Callable[[float], float], share: float, values: FloatArray, mass: FloatArray) -> float:
+    """Where the rising function `below` reaches `share`, looked for about that quantile of the lattice points."""
+    order = np.argsort(values, axis=None)
+    ranked = np.cumsum(mass.ravel()[order])
+    near = [np.searchsorted(ranked, share * shrink) for shrink in (0.8, 1.0)] + [
+        np.searchsorted(ranked, 1 - (1 - share) * 0.8)
+    ]
+    low, _, high = (float(values.ravel()[order[min(int(k), len(order) - 1)]]) for k in near)
+    width = max(high - low, 1e-9)
+    while below(low) > share and low > -1:
+        low -= width
+    while below(high) < share and high < 1:
+        high += width
+    return float(brentq(lambda x: below(x) - share, low, high, xtol=1e-3 * width, rtol=1e-10))
 
 
 def _log_posterior(table: Table, axes: Sequence[FloatArray]) -> FloatArray:
@@ -156,20 +174,9 @@ def _log_posterior(table: Table, axes: Sequence[FloatArray]) -> FloatArray:
     log_cosh = np.abs(fisher) + np.log1p(np.exp(-2 * np.abs(fisher))) - np.log(2)
     # 3 log(1 + rho) + log(1 - rho) + log(1 - rho^2), with rho = tanh(fisher).
     found = (-(a**2) / 2 - b**2 / 2)[..., None] + (2 * fisher - 6 * log_cosh)
-    rho = np.tanh(fisher)
-    neither = binormal.cdf_over(-a, -b, rho)
-    both, only_a, only_b, none = table
-    right_a, right_b = special.ndtr(a)[..., None], special.ndtr(b)[..., None]
-    wrong_a, wrong_b = special.ndtr(-a)[..., None], special.ndtr(-b)[..., None]
-    if none:
-        found += none * np.log(np.maximum(neither, _TINY))
-    if only_a:
-        found += only_a * np.log(np.maximum(wrong_b - neither, _TINY))
-    if only_b:
-        found += only_b * np.log(np.maximum(wrong_a - neither, _TINY))
-    if both:
-        # From the larger of the two equal forms, so that small cells keep their digits.
-        found += both * np.log(np.maximum(right_a - (wrong_b - neither), _TINY))
+    for count, cell in zip(table, binormal.cells_over(a, b, fisher), strict=True):
+        if count:
+            found += count * np.log(np.maximum(cell, _TINY))
     return found
 
 
@@ -201,20 +208,21 @@ def _brackets(a: float, b: float, neither: float) -> bool:
     return ends[0] * ends[1] < 0
 
 
-def _gap(delta: float, mean: FloatArray) -> FloatArray:
-    """The g with Phi(mean + g/2) - Phi(mean - g/2) = delta, for each mean, by Newton steps kept in a bracket."""
-    low, high = np.full_like(mean, -60.0), np.full_like(mean, 60.0)
-    gap = np.zeros_like(mean)
-    for _ in range(80):
+def _gap(delta: float, mean: FloatArray, start: FloatArray, least: float, most: float) -> FloatArray:
+    """The g in [least, most] with Phi(mean + g/2) - Phi(mean - g/2) = delta, or the end nearest to it, for each mean.
+
+    Newton's steps, and halving where they leave the bracket.
+    """
+    gap = start
+    low, high = np.full_like(mean, least), np.full_like(mean, most)
+    for _ in range(60):
         upper, lower = mean + gap / 2, mean - gap / 2
         miss = special.ndtr(upper) - special.ndtr(lower) - delta
         high, low = np.where(miss > 0, gap, high), np.where(miss > 0, low, gap)
         slope = (np.exp(-(upper**2) / 2) + np.exp(-(lower**2) / 2)) / (2 * np.sqrt(2 * np.pi))
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            step = gap - miss / slope
-        inside = (step > low) & (step < high)
-        new = np.where(inside, step, (low + high) / 2)
-        if np.abs(new - gap).max() < 1e-10:
+        step = gap - miss / np.maximum(slope, _TINY)
+        new = np.where((step >= low) & (step <= high), step, (low + high) / 2)
+        if np.abs(new - gap).max() < 1e-7 * (most - least):
             return new
         gap = new
     return gap
