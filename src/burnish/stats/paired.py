@@ -12,12 +12,13 @@ items as for 20,000, and the same for A against B as for B against A.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
 
@@ -38,6 +39,8 @@ _REACH = 6.0
 """Half the width of the first box, in rough standard errors."""
 _DRAWS = 10_000
 _TINY = 1e-300
+_FAR = 1e9
+"""A score that no quantile reaches."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +119,12 @@ def mcnemar(only_a: int, only_b: int, mid: bool = True) -> float:
     if faults:
         raise BadInput.of("no McNemar test", faults)
     n, least = only_a + only_b, min(only_a, only_b)
-    tail = 2 * stats.binom.cdf(least, n, 0.5)
+    if not n:
+        return 1.0
+    up_to = float(special.bdtr(least, n, 0.5))
+    observed = up_to - (float(special.bdtr(least - 1, n, 0.5)) if least else 0.0)
     # With equal counts the two tails overlap in the observed table, and mid-p takes its probability off the whole.
-    p = (1.0 if only_a == only_b else tail) - (stats.binom.pmf(least, n, 0.5) if mid else 0.0)
-    return float(min(max(p, 0.0), 1.0)) if n else 1.0
+    return min((1.0 if only_a == only_b else 2 * up_to) - (observed if mid else 0.0), 1.0)
 
 
 def _probit(table: Table, level: float) -> tuple[float, float, float, float]:
@@ -184,7 +189,7 @@ def _first_box(table: Table) -> list[tuple[float, float]]:
     """A box about the maximum of the likelihood, which fits the table exactly; each cell is given a little."""
     n = sum(table)
     both, only_a, only_b, neither = (np.array(table) + 0.5) / (n + 2)
-    a, b = special.ndtri(both + only_a), special.ndtri(both + only_b)
+    a, b = float(special.ndtri(both + only_a)), float(special.ndtri(both + only_b))
     fisher = float(
         brentq(lambda z: float(binormal.cdf(-a, -b, np.tanh(z))) - neither, -6, 6, xtol=1e-3)
         if _brackets(a, b, neither)
@@ -228,33 +233,42 @@ def _gap(delta: float, mean: FloatArray, start: FloatArray, least: float, most: 
     return gap
 
 
-def _tango(only_a: int, only_b: int, n: int, level: float) -> tuple[float, float, float, float]:
-    z = -float(special.ndtri((1 - level) / 2))
+def tango_bounds(only_a: float, only_b: float, n: float, quantile: float) -> tuple[float, float, float]:
+    """Tango's bounds of the difference, and his z of no difference.
+
+    Args:
+        only_a: Items, not necessarily a whole number, that only A has right.
+        only_b: The same of B.
+        n: All items.
+        quantile: How far out the bounds are: the normal quantile, or one of Student's t.
+    """
 
     def score(delta: float) -> float:
         """Tango's z of the difference `delta`; falls as `delta` rises."""
         a = 2 * n
         b = -only_a - only_b + (2 * n - only_a + only_b) * delta
         c = -only_b * delta * (1 - delta)
-        cell = (np.sqrt(max(b * b - 4 * a * c, 0.0)) - b) / (2 * a)
+        cell = (math.sqrt(max(b * b - 4 * a * c, 0.0)) - b) / (2 * a)
         variance = n * (2 * cell + delta * (1 - delta))
         miss = only_a - only_b - n * delta
-        return float(miss / np.sqrt(variance)) if variance > 0 else float(np.sign(miss) * np.inf) if miss else 0.0
-
-    estimate = (only_a - only_b) / n
-    edge = 1 - 1e-12
+        if variance <= 0:
+            return math.copysign(_FAR, miss) if miss else 0.0
+        return min(max(miss / math.sqrt(variance), -_FAR), _FAR)
 
     def root(target: float, low: float, high: float) -> float | None:
-        ends = [min(max(score(x), -1e9), 1e9) - target for x in (low, high)]
-        if ends[0] * ends[1] > 0:
+        if low >= high or (score(low) - target) * (score(high) - target) > 0:
             return None
-        return float(brentq(lambda x: min(max(score(x), -1e9), 1e9) - target, low, high, xtol=1e-12))
+        return float(brentq(lambda x: score(x) - target, low, high, xtol=1e-12))
 
-    low = root(z, -edge, estimate) if estimate > -edge else None
-    high = root(-z, estimate, edge) if estimate < edge else None
-    at_zero = (only_a - only_b) / np.sqrt(only_a + only_b) if only_a + only_b else 0.0
-    bounds = (-1.0 if low is None else low, 1.0 if high is None else high)
-    return (*bounds, float(special.ndtr(at_zero)), estimate)
+    estimate, edge = (only_a - only_b) / n, 1 - 1e-12
+    low, high = root(quantile, -edge, estimate), root(-quantile, estimate, edge)
+    at_zero = (only_a - only_b) / math.sqrt(only_a + only_b) if only_a + only_b else 0.0
+    return -1.0 if low is None else low, 1.0 if high is None else high, at_zero
+
+
+def _tango(only_a: int, only_b: int, n: int, level: float) -> tuple[float, float, float, float]:
+    low, high, z = tango_bounds(only_a, only_b, n, -float(special.ndtri((1 - level) / 2)))
+    return low, high, float(special.ndtr(z)), (only_a - only_b) / n
 
 
 def _wald(only_a: int, only_b: int, n: int, level: float) -> tuple[float, float, float, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Literal, cast, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from burnish.core.errors import BadInput, UnknownName
@@ -57,7 +58,7 @@ def proportion(successes: int, n: int, method: str = "beta", level: float = 0.95
     return Interval(successes / n, low, high, level, int(n), None, method, "; ".join(notes))
 
 
-def bounds(k: FloatArray, n: int, method: str, level: float) -> tuple[FloatArray, FloatArray]:
+def bounds(k: ArrayLike, n: int, method: str, level: float) -> tuple[FloatArray, FloatArray]:
     """Lower and upper bounds for each count of successes in `k`, as the formula gives them: not cut to [0, 1].
 
     Raises:

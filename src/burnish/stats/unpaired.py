@@ -77,7 +77,7 @@ def unpaired_binary(
             estimate, low, high = float(found.statistic), float(bound.low), float(bound.high)
             if np.isnan(estimate):
                 raise BadInput("both models are all right or all wrong: the odds ratio is undefined", "method 'beta'")
-            return PairedResult(Interval(estimate, low, high, level, n, None, method), better, median, measure)
+            return PairedResult(Interval(estimate, low, high, level, n, None, method), better, median, "odds-ratio")
         low, high = (float(np.exp(_quantile(share, a, b, logit=True))) for share in _tails(level))
         return PairedResult(Interval(median, low, high, level, n, None, method), better, median, "odds-ratio")
     estimate = k_a / n_a - k_b / n_b
