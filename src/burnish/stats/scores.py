@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from burnish.core.errors import BadInput, UnknownName
+from burnish.core.errors import BadInput, UnknownName, Unsupported
 from burnish.stats.bootstrap import bootstrap
 from burnish.stats.checks import count_faults, level_faults
 from burnish.stats.clustered import clustered
 from burnish.stats.interval import Interval
 from burnish.stats.items import FloatArray, Items, Labels
-from burnish.stats.paired import PairedResult, paired_binary
+from burnish.stats.paired import PairedResult, paired_binary, tango_bounds
 from burnish.stats.proportion import bounds, proportion
 
 Method = Literal["auto", "student-t", "logit-t", "bootstrap"]
@@ -113,8 +113,9 @@ def paired_scores(
 ) -> PairedResult:
     """Mean of a - b, two models' scores of the same items in the same order, (n,) each.
 
-    * probit, tango: of 0/1 scores, see `burnish.stats.paired`; with clusters the table counts for as many items as
-      have the same information (the variance over clusters against that over items), and tango takes Student's t
+    * probit: of independent 0/1 scores, see `burnish.stats.paired`
+    * tango: the same; with clusters the table counts for as many items as hold the same information (by the variance
+      over clusters against that over items), and Student's t replaces the normal quantile
     * student-t: on differences of items, or of clusters
     * bootstrap: BCa over items or whole clusters
     * auto: probit for independent 0/1 scores, tango for clustered ones, student-t otherwise
@@ -122,6 +123,7 @@ def paired_scores(
     Raises:
         BadInput: Scores that are NaN, infinite or of unequal length, labels that do not fit, fewer than two units;
             probit and tango of scores other than 0 and 1.
+        Unsupported: probit of clustered items.
         UnknownName: No such method.
     """
     if method not in get_args(PairedMethod):
@@ -133,6 +135,8 @@ def paired_scores(
     if method in ("probit", "tango"):
         if not binary:
             raise BadInput(f"{method} is for scores of 0 and 1", "use student-t or bootstrap")
+        if method == "probit" and pair.clustered:
+            raise Unsupported("probit of clustered items", "its model takes items as independent", "use tango")
         return _tables(pair, level, method, seed)
     if pair.units < 2:
         raise BadInput(f"one {'cluster' if pair.clustered else 'item'} has no spread", "give at least two")
@@ -152,10 +156,6 @@ def paired_scores(
 
 def _tables(pair: Items, level: float, method: str, seed: int) -> PairedResult:
     """Paired 0/1 scores as a 2 x 2 table, of fewer items where clusters say the same thing several times."""
-    from dataclasses import replace
-
-    from burnish.stats.paired import tango_bounds
-
     a, b = pair.values[:, 0], pair.values[:, 1]
     both, only_a, only_b = (int(v) for v in ((a * b).sum(), (a * (1 - b)).sum(), ((1 - a) * b).sum()))
     neither = pair.n - both - only_a - only_b
@@ -164,12 +164,6 @@ def _tables(pair: Items, level: float, method: str, seed: int) -> PairedResult:
     effect = _design_effect(pair, a - b)
     scaled = pair.n / effect
     note = f"{pair.n} items in {pair.units} clusters count for {scaled:.1f} independent ones"
-    if method == "probit":
-        share = [count / effect for count in (both, only_a, only_b, neither)]
-        found = paired_binary(*(round(v) for v in share), method="probit", level=level)
-        estimate = (only_a - only_b) / pair.n
-        interval = replace(found.interval, estimate=estimate, n=pair.n, n_clusters=pair.units, note=note)
-        return replace(found, interval=interval)
     degrees = max(pair.units - 1, 1)
     quantile = -float(special.stdtrit(degrees, (1 - level) / 2))
     low, high, z = tango_bounds(only_a / effect, only_b / effect, scaled, quantile)
