@@ -130,6 +130,20 @@ def test_unpaired_scores() -> None:
     assert unpaired_scores([1, 0, 1], [0, 0], [1, 1, 2], [1, 2]).interval.method == "bayes"
 
 
+def test_comparisons_of_scores_that_are_all_alike_are_not_certain() -> None:
+    same = choose([0.5] * 6, [0.5] * 6)
+    assert same.interval.low == pytest.approx(-same.interval.high)
+    assert same.interval.high > 0.3
+    better = choose([0.9] * 6, [0.7] * 6).interval
+    assert better.low < 0.2 < better.high
+    apart = choose([0.9] * 6, [0.7] * 5, paired=False).interval
+    assert apart.method == "newcombe"
+    assert apart.low < 0.2 < apart.high
+    assert "not certainty" in choose([9.0] * 6, [7.0] * 6).interval.note
+    assert "not certainty" in choose([9.0] * 6, [7.0] * 5, paired=False).interval.note
+    assert choose([1.0, 0.2], [0.0, 0.1]).interval.high == 1
+
+
 def test_each_choice_says_why() -> None:
     x, y, labels = [1, 0, 1, 1], [0, 0, 1, 1], [1, 1, 2, 2]
     real = [0.3, 0.5, 0.9, 0.1]
