@@ -3,7 +3,7 @@
     python benchmarks/coverage.py [panel ...] [--quick]
 
 Panels: proportion, paired, unpaired, f1 (exact sums over all tables, no simulation but for paired tables of 100 items),
-clustered, clustered-paired, scores (simulated, with the Monte Carlo error printed). Every panel first says in words how
+clustered, clustered-paired, scores (simulated, with the Monte Carlo error printed), prior-sampling. Every panel first says in words how
 its data arise. Under the prior a Bayesian interval covers its level by construction, so the rows that tell something are
 those at fixed parameters.
 """
@@ -279,6 +279,33 @@ def scores_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
     return words, list(kinds), sorted(rows.items(), key=lambda row: order.index(row[0].split()[0]))
 
 
+def prior_sampling_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
+    """What becomes of 10,000 draws from the prior, weighed by the likelihood of a paired table."""
+    words = (
+        "Paired tables with shares .5, .2, .15, .15 (both, only A, only B, neither). 10,000 draws of theta_A, theta_B and "
+        "rho from the prior, weighed by the likelihood, as the paper's code does (here with the exact bivariate normal). "
+        "Columns: effective sample size, the 95 % bounds that two runs give, and those of the lattice."
+    )
+    rng = np.random.Generator(np.random.PCG64(5))
+    rows = []
+    for n in (10, 30, 100, 300, 1000, 3000):
+        table = [n // 2, n // 5, round(0.15 * n)]
+        table.append(n - sum(table))
+        sizes, drawn = [], []
+        for _ in range(2):
+            a, b = rng.random((2, 10_000))
+            neither = cdf(-special.ndtri(a), -special.ndtri(b), 2 * rng.beta(4, 2, 10_000) - 1)
+            log = np.array(table) @ np.log(
+                np.maximum([a + b + neither - 1, 1 - b - neither, 1 - a - neither, neither], 1e-300)
+            )
+            weights = np.exp(log - log.max())
+            sizes.append(float(weights.sum() ** 2 / (weights**2).sum()))
+            drawn += np.quantile(rng.choice(a - b, 10_000, p=weights / weights.sum()), [0.025, 0.975]).tolist()
+        exact = paired_binary(*table).interval
+        rows.append((f"prior-sampling n={n}", [float(np.mean(sizes)), *drawn, exact.low, exact.high]))
+    return words, ["ESS", "low 1", "high 1", "low 2", "high 2", "low", "high"], rows
+
+
 def _holds(interval: Interval, truth: float) -> bool:
     return interval.low - 1e-12 <= truth <= interval.high + 1e-12
 
@@ -291,6 +318,7 @@ PANELS: dict[str, Callable[[bool], tuple[str, list[str], list[Row]]]] = {
     "clustered": clustered_panel,
     "clustered-paired": clustered_paired_panel,
     "scores": scores_panel,
+    "prior-sampling": prior_sampling_panel,
 }
 
 
