@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 from burnish import catalogue
+from burnish.core.errors import Unsupported
+from burnish.core.method import Method
+from burnish.models.export import FORMATS, check_export
 
 DOCS = Path(__file__).parent
 
@@ -17,7 +20,7 @@ def method_page(name: str) -> str:
     goods = cls.goods()
     first, flags = goods[0], "".join(f" --{good.name} …" for good in goods[1:] if good.required)
     lines = [f"# {name}", "", (cls.__doc__ or "").strip().splitlines()[0], ""]
-    lines += ["```console", f"$ burnish {verb} {name} {first.name.upper()}{flags}", "```", ""]
+    lines += ["```console", f"$ {_command(verb, name, cls, first.name.upper() + flags)}", "```", ""]
     lines += [(sys.modules[cls.__module__].__doc__ or "").strip(), "", "## Settings", ""]
     lines += ["| setting | default | what it is |", "|---|---|---|"]
     for field_name, field in cls.model_fields.items():
@@ -30,6 +33,20 @@ def method_page(name: str) -> str:
     if cls.paper is not None:
         lines += ["## Paper", "", cls.paper.cite() + (f" <{cls.paper.url}>" if cls.paper.url else ""), ""]
     return "\n".join(lines)
+
+
+def _command(verb: str, name: str, cls: type[Method], goods: str) -> str:
+    """How it is called: with the first format that can hold its result or, where none can, by its recipe."""
+    said = f"burnish {verb} {name} {goods}"
+    if cls.gives() != "Model":
+        return said
+    for format in FORMATS:
+        try:
+            check_export(cls.build({}), format)
+        except Unsupported:
+            continue
+        return said + (f" --format {format}" if format != next(iter(FORMATS)) else "")
+    return f"burnish recipe copy {name} my.toml && burnish run my.toml"
 
 
 def papers_page() -> str:

@@ -138,6 +138,8 @@ def _show(found: Evidence) -> None:
     )
     look.say()
     look.say(f"verdict: {found.verdict}", look.COLOURS[found.verdict] + " bold")
+    for line in catalogue.reference("burnish.report.claim_page:partial")(found):
+        look.say(line)
 
 
 def _bounded(value: Mapping[str, float] | None) -> str:
