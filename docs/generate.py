@@ -64,7 +64,8 @@ def claims_page() -> str:
 
 def _evidence(evidence: Evidence) -> list[str]:
     held = sum(finding.verdict == "holds" for finding in evidence.findings)
-    lines = [f"Here ({evidence.model}, {evidence.date[:10]}): {held} of {len(evidence.findings)} criteria hold.", ""]
+    where = ", ".join(filter(None, [evidence.model, evidence.date[:10]]))
+    lines = [f"Here ({where}): {held} of {len(evidence.findings)} criteria hold.", ""]
     lines += ["| criterion | estimate | interval | margin | verdict |", "|---|---|---|---|---|"]
     for f in evidence.findings:
         ends = f"{f.low:.3g} to {f.high:.3g}"

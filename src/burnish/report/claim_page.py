@@ -230,7 +230,7 @@ def _beside(evidence: Evidence, measure: str) -> Markup:
                 names.setdefault(name.casefold(), name)
                 rows[-1][f"arm {name.casefold()}"] = Markup("{}").format(words.as_given(value))
     for cell, members in places_of(evidence):
-        row: dict[str, Any] = {"source": f"Here, {evidence.model}", "where": cell or "all items"}
+        row: dict[str, Any] = {"source": f"Here, {evidence.model}".rstrip(", "), "where": cell or "all items"}
         for arm in members:
             found = [
                 value["estimate"]
