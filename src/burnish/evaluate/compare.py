@@ -149,7 +149,10 @@ class Compare(LogAnalysis):
         first = self.read(a)
         second = first if b is None else self.read(b)
         measure = self._measure(first, second)
-        notes: dict[str, Any] = {"measure": measure, "warnings": _told(first) + (_told(second) if b is not None else [])}
+        notes: dict[str, Any] = {
+            "measure": measure,
+            "warnings": _told(first) + (_told(second) if b is not None else []),
+        }
         if b is not None:
             one = select(first, measure, one_of("model", models(first), self.model_a, "--model-a", str(a)))
             other = select(second, measure, one_of("model", models(second), self.model_b, "--model-b", str(b)))
@@ -175,7 +178,8 @@ class Compare(LogAnalysis):
             for scores in (first, second):
                 if not measures(scores):
                     raise BadInput(
-                        f"{scores.notes['file']} holds no scores of items", "give the log of items, not the one of results"
+                        f"{scores.notes['file']} holds no scores of items",
+                        "give the log of items, not the one of results",
                     )
             raise BadInput(
                 f"the logs share no measure: {', '.join(measures(first))} and {', '.join(measures(second))}",
@@ -190,7 +194,8 @@ class Compare(LogAnalysis):
             return self._of_table(cells, level, a, b, warnings)
         if self.method in ("probit", "tango", "mcnemar", "wald"):
             raise BadInput(
-                f"method {self.method} is for one 0/1 score of every item, without clusters", "auto, student-t or bootstrap"
+                f"method {self.method} is for one 0/1 score of every item, without clusters",
+                "auto, student-t or bootstrap",
             )
         found = paired_scores(a.means, b.means, a.clusters, level=level, method=self.method)
         kind = "clusters" if a.clusters else "runs" if a.binary and b.binary else "scores"
@@ -214,7 +219,9 @@ class Compare(LogAnalysis):
                 raise BadInput("the table is empty: no items")
             return self._of_table(self.table, self.level, None, None, [])  # type: ignore[arg-type]
         k_a, n_a, k_b, n_b = self.counts
-        found = unpaired_binary(k_a, n_a, k_b, n_b, level=self.level, method="beta" if self.method == "auto" else self.method)
+        found = unpaired_binary(
+            k_a, n_a, k_b, n_b, level=self.level, method="beta" if self.method == "auto" else self.method
+        )
         row = _row(None, None, found, WHY["counts" if self.method == "auto" else "asked"], n_a + n_b, [])
         return row | {"score_a": k_a / n_a, "score_b": k_b / n_b}
 
@@ -250,7 +257,9 @@ def _row(
     names = ("A", "B") if a is None or b is None else (a.model, b.model)
     if names[0] == names[1]:
         names = (f"{names[0]} (first log)", f"{names[1]} (second log)")
-    verdict = f"{names[0]} is better" if found.low > 0 else f"{names[1]} is better" if found.high < 0 else "cannot be told"
+    verdict = (
+        f"{names[0]} is better" if found.low > 0 else f"{names[1]} is better" if found.high < 0 else "cannot be told"
+    )
     notes = [*warnings, *([found.note] if found.note else [])]
     return {
         "label": f"{names[0]} − {names[1]}",

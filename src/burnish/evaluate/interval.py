@@ -152,10 +152,13 @@ class Interval(LogAnalysis):
             both = "both a log and counts are given" if counts else "neither a log nor counts are given"
             raise BadInput(both, "give a file, or --successes and --n, or --confusion")
         scores = None if file is None else self.read(file)
-        rows = [self._counted()] if scores is None else list(self._rows(scores, run))
-        notes: dict[str, Any] = {"warnings": list(scores.notes["warnings"])} if scores is not None else {}
+        rows, left = ([self._counted()], []) if scores is None else self._rows(scores, run)
+        # Best first within a measure; names settle ties, so that nothing depends on the file's order.
+        rows.sort(key=lambda row: (row["measure"], -row["estimate"], row["model"]))
+        notes: dict[str, Any] = {"warnings": [*scores.notes["warnings"], *left]} if scores is not None else {}
         if scores is not None:
             notes |= {name: scores.notes[name] for name in ("format", "file", "task")}
+        _name(rows)
         for row in rows[:4]:
             run.metric(**{row["label"]: {key: row[key] for key in ("estimate", "low", "high", "level")}})
         if self.export:
@@ -177,39 +180,50 @@ class Interval(LogAnalysis):
         assert self.n is not None
         found = proportion(self.successes, self.n, "beta" if self.method == "auto" else self.method, self.level)
         why = WHY["counts" if self.method == "auto" else "asked"].format(n=self.n)
-        stderr = share_error(self.successes / self.n, self.n)
+        stderr = share_error(self.successes / self.n, self.n) or None
         return _row("", "share", found, why, self.n, stderr=stderr)
 
     # -- a log ----------------------------------------------------------------------------------------------------
 
-    def _rows(self, scores: Scores, run: Run) -> Iterator[dict[str, Any]]:
+    def _rows(self, scores: Scores, run: Run) -> tuple[list[dict[str, Any]], list[str]]:
+        """A row for every model and measure, and why some have none."""
         reported = [Reported(**one) for one in scores.notes["reported"]]
         if not len(scores):
-            yield from self._figures(scores, reported)
-            return
+            return list(self._figures(scores, reported)), []
         file = str(scores.notes["file"])
         known, there = measures(scores), models(scores)
         if not known:
             raise BadInput(f"{file}: none of its {len(scores)} rows has a score", "the runs may have ended with errors")
         chosen = [one_of("measure", known, self.measure, "--measure", file)] if self.measure else known
         wanted = [one_of("model", there, self.model, "--model", file)] if self.model else there
-        kept = []
+        kept, faults, rows = [], [], []
         for model in wanted:
             for measure in chosen:
-                items = select(scores, measure, model)
+                try:
+                    items = select(scores, measure, model)
+                    rows.append(self._row(items, [r for r in reported if (r.measure, r.model) == (measure, model)]))
+                except BadInput as error:
+                    faults.append(error)
+                    continue
                 kept += [
                     {"item_id": item, "model": model, "measure": measure, "score": mean, "runs": len(runs)}
                     for item, mean, runs in zip(items.ids, items.means.tolist(), items.runs, strict=True)
                 ]
-                yield self._row(items, [one for one in reported if one.measure == measure and one.model == model])
+        if not rows:
+            raise faults[0]
         run.items(kept)
+        notes = [error.problem for error in faults]
+        return rows, notes
 
     def _row(self, items: Items, reported: list[Reported]) -> dict[str, Any]:
         found, why = self._interval(items)
-        due = sample_error(items.means, items.clusters)
+        # Scores without spread have no standard error: 0 would be read as precision.
+        due = sample_error(items.means, items.clusters) or None
         warnings = list(items.warnings)
         if len(items) < FEW:
-            warnings.append(f"only {len(items)} item{'s' * (len(items) > 1)}: the bounds lean on the method's assumptions")
+            warnings.append(
+                f"only {len(items)} item{'s' * (len(items) > 1)}: the bounds lean on the method's assumptions"
+            )
         stated = reported[0] if reported else None
         if stated is not None:
             warnings += self._doubts(items, stated, due)
@@ -236,7 +250,8 @@ class Interval(LogAnalysis):
             if self.method in SINGLE:
                 what = f"{len(set(items.clusters or ()))} clusters" if grouped else f"items with up to {runs} runs"
                 raise BadInput(
-                    f"method {self.method} is for independent items, and there are {what}", f"one of {', '.join(CLUSTERED)}"
+                    f"method {self.method} is for independent items, and there are {what}",
+                    f"one of {', '.join(CLUSTERED)}",
                 )
             labels = np.unique(items.clusters, return_inverse=True)[1] if grouped else np.arange(len(items))
             k = np.bincount(labels, items.successes).astype(int)
@@ -245,12 +260,16 @@ class Interval(LogAnalysis):
             return clustered(k, n, "bayes" if auto else self.method, self.level), why if auto else WHY["asked"]
         if items.binary:
             if self.method in CLUSTERED:
-                raise BadInput(f"method {self.method} is for clusters or runs, and every item stands alone", "--cluster KEY")
+                raise BadInput(
+                    f"method {self.method} is for clusters or runs, and every item stands alone", "--cluster KEY"
+                )
             method = "beta" if auto else self.method
             why = WHY["counts"].format(n=len(items)) if auto else WHY["asked"]
             return proportion(int(items.successes.sum()), len(items), method, self.level), why
         if not auto and self.method not in ("student-t", "bootstrap", "cluster-bootstrap"):
-            raise BadInput(f"method {self.method} is for scores of 0 and 1, and these are others", "auto, student-t or bootstrap")
+            raise BadInput(
+                f"method {self.method} is for scores of 0 and 1, and these are others", "auto, student-t or bootstrap"
+            )
         method = {"cluster-bootstrap": "bootstrap"}.get(self.method, self.method)
         found = mean_score(items.means, items.clusters, level=self.level, method=method)
         return found, WHY["scores" if auto else "asked"]
@@ -272,7 +291,16 @@ class Interval(LogAnalysis):
                 continue
             wrong = doubt(one.estimate, one.stderr, due)
             warnings = [f"{one.successes} of {one.n}, counted back from the stated score"] if due is not None else []
-            row = _row(one.model, f"{one.task} {one.measure}", found, why, one.n or 0, warnings + [wrong] * bool(wrong), due, one)
+            row = _row(
+                one.model,
+                f"{one.task} {one.measure}",
+                found,
+                why,
+                one.n or 0,
+                warnings + [wrong] * bool(wrong),
+                due,
+                one,
+            )
             yield row | {"runs": one.n or 0}
 
 
@@ -281,6 +309,13 @@ def _stated(one: Reported, level: float) -> Bounds:
 
     reach = float(stats.norm.ppf((1 + level) / 2)) * (one.stderr or 0.0)
     return Bounds(one.estimate, one.estimate - reach, one.estimate + reach, level, one.n or 1, None, "stated-stderr")
+
+
+def _name(rows: list[dict[str, Any]]) -> None:
+    """Label rows by what tells them apart: their models, their measures, or both."""
+    several = [name for name in ("model", "measure") if len({row[name] for row in rows}) > 1]
+    for row in rows:
+        row["label"] = " ".join(row[name] for name in several or ("model", "measure") if row[name])
 
 
 def _row(
@@ -295,7 +330,7 @@ def _row(
 ) -> dict[str, Any]:
     notes = [*(warnings or []), *([found.note] if found.note else [])]
     return {
-        "label": " ".join(part for part in (model, measure) if part),
+        "label": "",
         "model": model,
         "measure": measure,
         "estimate": found.estimate,

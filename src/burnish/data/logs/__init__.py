@@ -179,5 +179,3 @@ def _records(path: Path) -> list[Mapping[str, Any]]:
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise BadInput(f"{path}: is not a list of records")
     return rows
-
-

@@ -61,9 +61,7 @@ def _load(path: Path) -> dict[str, Any]:
 def _named(spec: Mapping[str, Any]) -> set[str]:
     """The metrics that the run was asked for."""
     return {
-        str(name)
-        for metric in spec.get("metric_specs") or []
-        for name in (metric.get("args") or {}).get("names") or []
+        str(name) for metric in spec.get("metric_specs") or [] for name in (metric.get("args") or {}).get("names") or []
     }
 
 

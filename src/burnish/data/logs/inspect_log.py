@@ -83,6 +83,8 @@ def _header(log: Log, header: Any) -> None:
         raise log.refuse("its header names no eval")
     log.task = str(spec.get("task") or "")
     log.facts |= {"model": str(spec.get("model") or "unknown"), "status": str(header.get("status") or "started")}
+    packages = spec.get("packages")
+    log.facts["version"] = str(packages.get("inspect_ai") or "") if isinstance(packages, dict) else ""
     log.facts["created"] = str(spec.get("created") or "")
     dataset = spec.get("dataset") if isinstance(spec.get("dataset"), dict) else {}
     log.facts["dataset"] = str(dataset.get("name") or dataset.get("location") or "")
@@ -128,9 +130,7 @@ def _text(given: Any) -> Any:
     """An input as roles and texts: messages carry ids that differ from run to run."""
     if not isinstance(given, list):
         return given
-    return [
-        [one.get("role"), _parts(one.get("content"))] if isinstance(one, dict) else one for one in given
-    ]
+    return [[one.get("role"), _parts(one.get("content"))] if isinstance(one, dict) else one for one in given]
 
 
 def _parts(content: Any) -> Any:

@@ -115,11 +115,7 @@ def select(scores: Scores, measure: str, model: str, subset: str | None = None) 
     Raises:
         BadInput: none of its items has a score.
     """
-    rows = [
-        row
-        for row in scores.rows()
-        if row["model"] == model and (subset is None or row.get("subset") == subset)
-    ]
+    rows = [row for row in scores.rows() if row["model"] == model and (subset is None or row.get("subset") == subset)]
     groups: dict[tuple[str, str], list[dict]] = {}
     for row in rows:
         groups.setdefault((row["item_id"], row.get("content") or ""), []).append(row)
@@ -188,7 +184,11 @@ def align(a: Items, b: Items) -> tuple[Items, Items, list[str]]:
             f"{len(a) - len(shared)} of {a.model} and {len(b) - len(shared)} of {b.model} are left out"
         )
     one, other = a.take([place for place, _ in shared]), b.take([place for _, place in shared])
-    if one.prompts and other.prompts and (count := sum(p != q for p, q in zip(one.prompts, other.prompts, strict=True))):
+    if (
+        one.prompts
+        and other.prompts
+        and (count := sum(p != q for p, q in zip(one.prompts, other.prompts, strict=True)))
+    ):
         warnings.append(f"{count} of {len(shared)} items were asked with other prompts (few-shot examples, template)")
     return one, other, warnings
 
