@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 import numpy as np
+from scipy import special
 
 from burnish.core.errors import BadInput, UnknownName
 from burnish.stats.checks import count_faults, level_faults
@@ -102,8 +103,6 @@ def _share_interval(counts: dict[str, int], metric: str, level: float, method: s
     misses = sum(counts[name] for name in below.split())
     tail = (1 - level) / 2
     if method == "dirichlet":
-        from scipy import special
-
         # Each cell brings its own 1 from the prior.
         a, b = hits + len(above.split()), misses + len(below.split())
         low, middle, high = (float(special.betaincinv(a, b, share)) for share in (tail, 0.5, 1 - tail))

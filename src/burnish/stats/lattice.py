@@ -23,8 +23,10 @@ _NEGLIGIBLE = 1e-9
 """Marginal density, as a share of its maximum, that is left outside the box."""
 _FILLED = 0.5
 """The share of an axis that the mass must fill before the lattice counts as fine enough."""
-_GROWTH = 0.2
+_GROWTH = 0.3
 """The share of its width by which a box grows where mass touches an edge; small enough to stay filled."""
+_COARSE = 14
+"""Fewest points an axis while the box is looked for."""
 _ROUNDS = 40
 """Boxes looked at before giving up; a handful are enough in practice."""
 
@@ -47,32 +49,36 @@ def fill(log_density: LogDensity, box: Sequence[tuple[float, float]], points: Se
 
     The density must have one peak, and its axes must not be so strongly correlated that a coarse lattice misses it.
     """
-    edges = [tuple(map(float, edge)) for edge in box]
-    mass = np.empty(0)
-    axes: list[FloatArray] = []
+    edges = [(float(low), float(high)) for low, high in box]
+    # The box is looked for on a coarse lattice, and then filled with a fine one.
+    coarse = [max(_COARSE, count // 2) for count in points]
     for _ in range(_ROUNDS):
-        axes = [np.linspace(low, high, count) for (low, high), count in zip(edges, points, strict=True)]
-        log = log_density(axes)
-        mass = np.exp(log - log.max())
-        settled = True
-        for i, axis in enumerate(axes):
-            marginal = mass.sum(axis=tuple(j for j in range(mass.ndim) if j != i))
-            there = np.flatnonzero(marginal > _NEGLIGIBLE * marginal.max())
-            first, last, end = int(there[0]), int(there[-1]), len(axis) - 1
-            width = axis[-1] - axis[0]
-            if first == 0 or last == end:
-                settled = False
-                grow = _GROWTH * width
-                edges[i] = (
-                    axis[0] - grow if first == 0 else axis[max(first - 1, 0)],
-                    axis[-1] + grow if last == end else axis[min(last + 1, end)],
-                )
-            elif last - first < _FILLED * end:
-                settled = False
-                edges[i] = (axis[first - 1], axis[last + 1])
-        if settled:
+        lattice = _evaluate(log_density, edges, coarse)
+        better = [_edges(axis, lattice.marginal(i)) for i, axis in enumerate(lattice.axes)]
+        if better == edges:
             break
-    return Lattice(tuple(axes), mass / mass.sum())
+        edges = better
+    return _evaluate(log_density, edges, points)
+
+
+def _evaluate(log_density: LogDensity, edges: Sequence[tuple[float, float]], points: Sequence[int]) -> Lattice:
+    axes = tuple(np.linspace(low, high, count) for (low, high), count in zip(edges, points, strict=True))
+    log = log_density(axes)
+    mass = np.exp(log - log.max())
+    return Lattice(axes, mass / mass.sum())
+
+
+def _edges(axis: FloatArray, marginal: FloatArray) -> tuple[float, float]:
+    """Where the axis should begin and end: the same again where the mass fills it and touches no edge."""
+    there = np.flatnonzero(marginal > _NEGLIGIBLE * marginal.max())
+    first, last, end = int(there[0]), int(there[-1]), len(axis) - 1
+    low, high = float(axis[0]), float(axis[-1])
+    grow = _GROWTH * (high - low)
+    if first == 0 or last == end:
+        return low - grow * (first == 0), high + grow * (last == end)
+    if last - first < _FILLED * end:
+        return float(axis[first - 1]), float(axis[last + 1])
+    return low, high
 
 
 @dataclass(frozen=True)

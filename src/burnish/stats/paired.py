@@ -12,12 +12,13 @@ items as for 20,000, and the same for A against B as for B against A.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
 
@@ -38,6 +39,8 @@ _REACH = 6.0
 """Half the width of the first box, in rough standard errors."""
 _DRAWS = 10_000
 _TINY = 1e-300
+_FAR = 1e9
+"""A score that no quantile reaches."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +119,12 @@ def mcnemar(only_a: int, only_b: int, mid: bool = True) -> float:
     if faults:
         raise BadInput.of("no McNemar test", faults)
     n, least = only_a + only_b, min(only_a, only_b)
-    tail = 2 * stats.binom.cdf(least, n, 0.5)
+    if not n:
+        return 1.0
+    up_to = float(special.bdtr(least, n, 0.5))
+    observed = up_to - (float(special.bdtr(least - 1, n, 0.5)) if least else 0.0)
     # With equal counts the two tails overlap in the observed table, and mid-p takes its probability off the whole.
-    p = (1.0 if only_a == only_b else tail) - (stats.binom.pmf(least, n, 0.5) if mid else 0.0)
-    return float(min(max(p, 0.0), 1.0)) if n else 1.0
+    return min((1.0 if only_a == only_b else 2 * up_to) - (observed if mid else 0.0), 1.0)
 
 
 def _probit(table: Table, level: float) -> tuple[float, float, float, float]:
@@ -131,10 +136,12 @@ def _probit(table: Table, level: float) -> tuple[float, float, float, float]:
     cumulative = CubicSpline(gaps, mass / (gaps[1] - gaps[0])).antiderivative()
     total = float(cumulative(gaps[-1]).sum())
     columns = np.arange(len(means))
+    # Where each mean's gap was last found: the next one is near.
+    at = np.full(len(means), (gaps[0] + gaps[-1]) / 2)
 
     def below(delta: float) -> float:
         """Posterior probability of theta_A - theta_B <= delta."""
-        at = np.clip(_gap(delta, means), gaps[0], gaps[-1])
+        at[:] = _gap(delta, means, at, gaps[0], gaps[-1])
         piece = np.clip(((at - gaps[0]) / (gaps[1] - gaps[0])).astype(int), 0, len(gaps) - 2)
         x = at - gaps[piece]
         values = np.zeros(len(means))
@@ -142,11 +149,27 @@ def _probit(table: Table, level: float) -> tuple[float, float, float, float]:
             values = values * x + coefficient[piece, columns]
         return float(values.sum()) / total
 
-    tail = (1 - level) / 2
-    low, high = (float(brentq(lambda d, s=share: below(d) - s, -1, 1, xtol=1e-9)) for share in (tail, 1 - tail))
     up, down = means + gaps[:, None] / 2, means - gaps[:, None] / 2
-    mean = float(((special.ndtr(up) - special.ndtr(down)) * mass).sum())
-    return low, high, min(max(1 - below(0.0), 0.0), 1.0), mean
+    differences = special.ndtr(up) - special.ndtr(down)
+    mean = float((differences * mass).sum())
+    bounds = [_root(below, share, differences, mass) for share in ((1 - level) / 2, (1 + level) / 2)]
+    return bounds[0], bounds[1], min(max(1 - below(0.0), 0.0), 1.0), mean
+
+
+def _root(below: Callable[[float], float], share: float, values: FloatArray, mass: FloatArray) -> float:
+    """Where the rising function `below` reaches `share`, looked for about that quantile of the lattice points."""
+    order = np.argsort(values, axis=None)
+    ranked = np.cumsum(mass.ravel()[order])
+    near = [np.searchsorted(ranked, share * shrink) for shrink in (0.8, 1.0)] + [
+        np.searchsorted(ranked, 1 - (1 - share) * 0.8)
+    ]
+    low, _, high = (float(values.ravel()[order[min(int(k), len(order) - 1)]]) for k in near)
+    width = max(high - low, 1e-9)
+    while below(low) > share and low > -1:
+        low -= width
+    while below(high) < share and high < 1:
+        high += width
+    return float(brentq(lambda x: below(x) - share, low, high, xtol=1e-3 * width, rtol=1e-10))
 
 
 def _log_posterior(table: Table, axes: Sequence[FloatArray]) -> FloatArray:
@@ -156,20 +179,9 @@ def _log_posterior(table: Table, axes: Sequence[FloatArray]) -> FloatArray:
     log_cosh = np.abs(fisher) + np.log1p(np.exp(-2 * np.abs(fisher))) - np.log(2)
     # 3 log(1 + rho) + log(1 - rho) + log(1 - rho^2), with rho = tanh(fisher).
     found = (-(a**2) / 2 - b**2 / 2)[..., None] + (2 * fisher - 6 * log_cosh)
-    rho = np.tanh(fisher)
-    neither = binormal.cdf_over(-a, -b, rho)
-    both, only_a, only_b, none = table
-    right_a, right_b = special.ndtr(a)[..., None], special.ndtr(b)[..., None]
-    wrong_a, wrong_b = special.ndtr(-a)[..., None], special.ndtr(-b)[..., None]
-    if none:
-        found += none * np.log(np.maximum(neither, _TINY))
-    if only_a:
-        found += only_a * np.log(np.maximum(wrong_b - neither, _TINY))
-    if only_b:
-        found += only_b * np.log(np.maximum(wrong_a - neither, _TINY))
-    if both:
-        # From the larger of the two equal forms, so that small cells keep their digits.
-        found += both * np.log(np.maximum(right_a - (wrong_b - neither), _TINY))
+    for count, cell in zip(table, binormal.cells_over(a, b, fisher), strict=True):
+        if count:
+            found += count * np.log(np.maximum(cell, _TINY))
     return found
 
 
@@ -177,7 +189,7 @@ def _first_box(table: Table) -> list[tuple[float, float]]:
     """A box about the maximum of the likelihood, which fits the table exactly; each cell is given a little."""
     n = sum(table)
     both, only_a, only_b, neither = (np.array(table) + 0.5) / (n + 2)
-    a, b = special.ndtri(both + only_a), special.ndtri(both + only_b)
+    a, b = float(special.ndtri(both + only_a)), float(special.ndtri(both + only_b))
     fisher = float(
         brentq(lambda z: float(binormal.cdf(-a, -b, np.tanh(z))) - neither, -6, 6, xtol=1e-3)
         if _brackets(a, b, neither)
@@ -201,52 +213,62 @@ def _brackets(a: float, b: float, neither: float) -> bool:
     return ends[0] * ends[1] < 0
 
 
-def _gap(delta: float, mean: FloatArray) -> FloatArray:
-    """The g with Phi(mean + g/2) - Phi(mean - g/2) = delta, for each mean, by Newton steps kept in a bracket."""
-    low, high = np.full_like(mean, -60.0), np.full_like(mean, 60.0)
-    gap = np.zeros_like(mean)
-    for _ in range(80):
+def _gap(delta: float, mean: FloatArray, start: FloatArray, least: float, most: float) -> FloatArray:
+    """The g in [least, most] with Phi(mean + g/2) - Phi(mean - g/2) = delta, or the end nearest to it, for each mean.
+
+    Newton's steps, and halving where they leave the bracket.
+    """
+    gap = start
+    low, high = np.full_like(mean, least), np.full_like(mean, most)
+    for _ in range(60):
         upper, lower = mean + gap / 2, mean - gap / 2
         miss = special.ndtr(upper) - special.ndtr(lower) - delta
         high, low = np.where(miss > 0, gap, high), np.where(miss > 0, low, gap)
         slope = (np.exp(-(upper**2) / 2) + np.exp(-(lower**2) / 2)) / (2 * np.sqrt(2 * np.pi))
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            step = gap - miss / slope
-        inside = (step > low) & (step < high)
-        new = np.where(inside, step, (low + high) / 2)
-        if np.abs(new - gap).max() < 1e-10:
+        step = gap - miss / np.maximum(slope, _TINY)
+        new = np.where((step >= low) & (step <= high), step, (low + high) / 2)
+        if np.abs(new - gap).max() < 1e-7 * (most - least):
             return new
         gap = new
     return gap
 
 
-def _tango(only_a: int, only_b: int, n: int, level: float) -> tuple[float, float, float, float]:
-    z = -float(special.ndtri((1 - level) / 2))
+def tango_bounds(only_a: float, only_b: float, n: float, quantile: float) -> tuple[float, float, float]:
+    """Tango's bounds of the difference, and his z of no difference.
+
+    Args:
+        only_a: Items, not necessarily a whole number, that only A has right.
+        only_b: The same of B.
+        n: All items.
+        quantile: How far out the bounds are: the normal quantile, or one of Student's t.
+    """
 
     def score(delta: float) -> float:
         """Tango's z of the difference `delta`; falls as `delta` rises."""
         a = 2 * n
         b = -only_a - only_b + (2 * n - only_a + only_b) * delta
         c = -only_b * delta * (1 - delta)
-        cell = (np.sqrt(max(b * b - 4 * a * c, 0.0)) - b) / (2 * a)
+        cell = (math.sqrt(max(b * b - 4 * a * c, 0.0)) - b) / (2 * a)
         variance = n * (2 * cell + delta * (1 - delta))
         miss = only_a - only_b - n * delta
-        return float(miss / np.sqrt(variance)) if variance > 0 else float(np.sign(miss) * np.inf) if miss else 0.0
-
-    estimate = (only_a - only_b) / n
-    edge = 1 - 1e-12
+        if variance <= 0:
+            return math.copysign(_FAR, miss) if miss else 0.0
+        return min(max(miss / math.sqrt(variance), -_FAR), _FAR)
 
     def root(target: float, low: float, high: float) -> float | None:
-        ends = [min(max(score(x), -1e9), 1e9) - target for x in (low, high)]
-        if ends[0] * ends[1] > 0:
+        if low >= high or (score(low) - target) * (score(high) - target) > 0:
             return None
-        return float(brentq(lambda x: min(max(score(x), -1e9), 1e9) - target, low, high, xtol=1e-12))
+        return float(brentq(lambda x: score(x) - target, low, high, xtol=1e-12))
 
-    low = root(z, -edge, estimate) if estimate > -edge else None
-    high = root(-z, estimate, edge) if estimate < edge else None
-    at_zero = (only_a - only_b) / np.sqrt(only_a + only_b) if only_a + only_b else 0.0
-    bounds = (-1.0 if low is None else low, 1.0 if high is None else high)
-    return (*bounds, float(special.ndtr(at_zero)), estimate)
+    estimate, edge = (only_a - only_b) / n, 1 - 1e-12
+    low, high = root(quantile, -edge, estimate), root(-quantile, estimate, edge)
+    at_zero = (only_a - only_b) / math.sqrt(only_a + only_b) if only_a + only_b else 0.0
+    return -1.0 if low is None else low, 1.0 if high is None else high, at_zero
+
+
+def _tango(only_a: int, only_b: int, n: int, level: float) -> tuple[float, float, float, float]:
+    low, high, z = tango_bounds(only_a, only_b, n, -float(special.ndtri((1 - level) / 2)))
+    return low, high, float(special.ndtr(z)), (only_a - only_b) / n
 
 
 def _wald(only_a: int, only_b: int, n: int, level: float) -> tuple[float, float, float, float]:

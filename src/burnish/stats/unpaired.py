@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 from scipy.optimize import brentq
 
 from burnish.core.errors import BadInput, UnknownName
@@ -72,12 +72,14 @@ def unpaired_binary(
     if measure == "odds-ratio":
         median = float(np.exp(_quantile(0.5, a, b, logit=True)))
         if method == "fisher":
+            from scipy import stats
+
             found = stats.contingency.odds_ratio([[k_a, n_a - k_a], [k_b, n_b - k_b]])
             bound = found.confidence_interval(level)
             estimate, low, high = float(found.statistic), float(bound.low), float(bound.high)
             if np.isnan(estimate):
                 raise BadInput("both models are all right or all wrong: the odds ratio is undefined", "method 'beta'")
-            return PairedResult(Interval(estimate, low, high, level, n, None, method), better, median, measure)
+            return PairedResult(Interval(estimate, low, high, level, n, None, method), better, median, "odds-ratio")
         low, high = (float(np.exp(_quantile(share, a, b, logit=True))) for share in _tails(level))
         return PairedResult(Interval(median, low, high, level, n, None, method), better, median, "odds-ratio")
     estimate = k_a / n_a - k_b / n_b
@@ -140,8 +142,11 @@ def _above(x: float, of: Beta, logit: bool) -> float:
 def _density(x: FloatArray, of: Beta, logit: bool) -> FloatArray:
     alpha, beta = of
     if logit:
-        return np.exp(alpha * special.log_expit(x) + beta * special.log_expit(-x) - special.betaln(alpha, beta))
-    return stats.beta.pdf(x, alpha, beta)
+        log = alpha * special.log_expit(x) + beta * special.log_expit(-x) - special.betaln(alpha, beta)
+        return np.asarray(np.exp(log))
+    inside = np.clip(x, 0.0, 1.0)
+    log = special.xlogy(alpha - 1, inside) + special.xlog1py(beta - 1, -inside) - special.betaln(alpha, beta)
+    return np.asarray(np.exp(log))
 
 
 def _newcombe(k_a: int, n_a: int, k_b: int, n_b: int, level: float) -> tuple[float, float]:
