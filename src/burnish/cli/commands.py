@@ -100,7 +100,7 @@ def command(entry: catalogue.Entry) -> Callable[..., None]:
     """
     cls = catalogue.load(entry.name)
     goods, placed = cls.goods(), arguments(cls)
-    options = {"Model": Saving, "Table": Looking}.get(cls.gives(), Options)
+    options: type[Options] = Saving if cls.gives() == "Model" else Looking if cls.gives() == "Table" else Options
     _check_names(entry, cls, goods, options)
     spoken = f"burnish {entry.verb} {entry.name}"
 

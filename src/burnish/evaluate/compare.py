@@ -35,12 +35,12 @@ test and confidence interval for the difference in proportions for the paired-sa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
-
 
 from burnish.core.errors import BadInput
 from burnish.core.method import Paper
@@ -190,14 +190,19 @@ class Compare(LogAnalysis):
     def _row(self, a: Items, b: Items, level: float, warnings: list[str]) -> dict[str, Any]:
         plain = a.binary and b.binary and not (a.repeated or b.repeated) and a.clusters is None
         cells = _cells(a, b) if plain else None
+        clustered = a.clusters is not None and a.binary and b.binary and not (a.repeated or b.repeated)
         if cells is not None and self.method != "student-t":
             return self._of_table(cells, level, a, b, warnings)
-        if self.method in ("probit", "tango", "mcnemar", "wald"):
+        if self.method in ("probit", "mcnemar", "wald") or (
+            self.method == "tango" and (cells is None and not clustered)
+        ):
             raise BadInput(
                 f"method {self.method} is for one 0/1 score of every item, without clusters",
                 "auto, student-t or bootstrap",
             )
         found = paired_scores(a.means, b.means, a.clusters, level=level, method=self.method)
+        if a.inside and b.inside:
+            found = _kept(found)
         kind = "clusters" if a.clusters else "runs" if a.binary and b.binary else "scores"
         why = WHY[kind].format(clusters=len(set(a.clusters or ())))
         return _row(a, b, found, why if self.method == "auto" else WHY["asked"], len(a), warnings)
@@ -224,6 +229,12 @@ class Compare(LogAnalysis):
         )
         row = _row(None, None, found, WHY["counts" if self.method == "auto" else "asked"], n_a + n_b, [])
         return row | {"score_a": k_a / n_a, "score_b": k_b / n_b}
+
+
+def _kept(result: PairedResult) -> PairedResult:
+    """Bounds of a difference of scores in [0, 1], kept on [-1, 1]."""
+    found = result.interval
+    return replace(result, interval=replace(found, low=max(found.low, -1.0), high=min(found.high, 1.0)))
 
 
 def _told(scores: Scores) -> list[str]:

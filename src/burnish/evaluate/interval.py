@@ -53,6 +53,7 @@ from burnish.data.logs.items import Items, measures, models, one_of, select
 from burnish.data.scores import Scores, Table
 from burnish.stats.clustered import clustered
 from burnish.stats.confusion import confusion_interval
+from burnish.stats.epochs import epochs
 from burnish.stats.interval import Interval as Bounds
 from burnish.stats.proportion import proportion
 from burnish.stats.reported import doubt, sample_error, share_error
@@ -71,6 +72,7 @@ WHY = {
     "scores": "scores other than 0 and 1: an interval of the mean of the items' means",
     "confusion": "cells of a confusion table: the posterior of the metric under a uniform prior on the cells",
     "stated": "the log holds a mean and a standard error, and neither items nor counts: ± z standard errors",
+    "passing": "{name} of every item from up to {runs} runs, under the clustered posterior with items as clusters",
     "asked": "the method that was asked for",
 }
 
@@ -105,6 +107,10 @@ class Interval(LogAnalysis):
         "within-bootstrap",
     ] = "auto"
     """How bounds are found; auto chooses by the scores, and says why. Those from bayes on are for clusters and runs."""
+    reduce: Literal["mean", "pass@k", "pass^k"] = "mean"
+    """What several runs of an item become: their mean; or how probably k runs hold a right one, or only right ones."""
+    k: Annotated[int, Field(ge=1)] = 1
+    """Runs of pass@k and pass^k."""
     successes: Annotated[int, Field(ge=0)] | None = None
     """Right answers, instead of a log; with n."""
     n: Annotated[int, Field(ge=1)] | None = None
@@ -218,13 +224,13 @@ class Interval(LogAnalysis):
     def _row(self, items: Items, reported: list[Reported]) -> dict[str, Any]:
         found, why = self._interval(items)
         # Scores without spread have no standard error: 0 would be read as precision.
-        due = sample_error(items.means, items.clusters) or None
+        due = (sample_error(items.means, items.clusters) or None) if self.reduce == "mean" else None
         warnings = list(items.warnings)
         if len(items) < FEW:
             warnings.append(
                 f"only {len(items)} item{'s' * (len(items) > 1)}: the bounds lean on the method's assumptions"
             )
-        stated = reported[0] if reported else None
+        stated = reported[0] if reported and self.reduce == "mean" else None
         if stated is not None:
             warnings += self._doubts(items, stated, due)
         row = _row(items.model, items.measure, found, why, len(items), warnings, due, stated)
@@ -242,7 +248,15 @@ class Interval(LogAnalysis):
         wrong = doubt(stated.estimate, stated.stderr, due)
         return [*found, wrong] if wrong else found
 
+    def _passing(self, items: Items) -> tuple[Bounds, str]:
+        if not items.binary or items.clusters is not None or self.method != "auto":
+            raise BadInput(f"{self.reduce} is of 0/1 scores without clusters, by method auto")
+        found = epochs(items.successes, items.sizes, self.reduce, self.k, level=self.level)
+        return found, WHY["passing"].format(name=self.reduce.replace("k", str(self.k)), runs=int(items.sizes.max()))
+
     def _interval(self, items: Items) -> tuple[Bounds, str]:
+        if self.reduce != "mean":
+            return self._passing(items)
         grouped = items.clusters is not None
         runs = int(items.sizes.max())
         auto = self.method == "auto"
@@ -253,7 +267,7 @@ class Interval(LogAnalysis):
                     f"method {self.method} is for independent items, and there are {what}",
                     f"one of {', '.join(CLUSTERED)}",
                 )
-            labels = np.unique(items.clusters, return_inverse=True)[1] if grouped else np.arange(len(items))
+            labels = np.unique(np.array(items.clusters), return_inverse=True)[1] if grouped else np.arange(len(items))
             k = np.bincount(labels, items.successes).astype(int)
             n = np.bincount(labels, items.sizes).astype(int)
             why = WHY["clusters" if grouped else "runs"].format(clusters=len(k), runs=runs)
@@ -270,8 +284,8 @@ class Interval(LogAnalysis):
             raise BadInput(
                 f"method {self.method} is for scores of 0 and 1, and these are others", "auto, student-t or bootstrap"
             )
-        method = {"cluster-bootstrap": "bootstrap"}.get(self.method, self.method)
-        found = mean_score(items.means, items.clusters, level=self.level, method=method)
+        way = "bootstrap" if self.method == "cluster-bootstrap" else self.method
+        found = mean_score(items.means, items.clusters, level=self.level, method=way)
         return found, WHY["scores" if auto else "asked"]
 
     def _figures(self, scores: Scores, reported: list[Reported]) -> Iterator[dict[str, Any]]:

@@ -76,7 +76,9 @@ def section(kept: Table | None) -> Section | None:
     drawn = [
         Row(
             row["label"],
-            *(row[name] for name in BOUNDS[1:]),
+            row["estimate"],
+            row["low"],
+            row["high"],
             margin=0.0 if differ else None,
             side="either" if differ else "below",
             quiet=differ and not _told(row),

@@ -125,7 +125,7 @@ def _json(path: Path, text: str) -> str:
         return "promptfoo"
     if "results" in keys:
         return "lm-eval-results"
-    if _whole(first[0]) and len(keys) == len(values):
+    if _whole(first[0]) and not any(isinstance(value, dict | list) for value in values.values()):
         return _lines(keys)
     JsonFile(path).read()  # broken JSON is refused as such
     raise BadInput(f"{path}: is JSON of no log that is known", f"its keys are {listed(keys)}")

@@ -36,5 +36,5 @@ class LogAnalysis(Analysis):
 
     def read(self, path: Path) -> Scores:
         """The scores of a log, with clusters and columns as they are set."""
-        pairs = dict((pair.partition("=")[0], pair.partition("=")[2]) for pair in self.columns)
+        pairs = {pair.partition("=")[0]: pair.partition("=")[2] for pair in self.columns}
         return read_log(path, cluster=self.cluster, columns=pairs)

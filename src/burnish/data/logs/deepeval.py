@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from burnish.data.logs.log import Ask, Log, cluster_of, digest
+from burnish.data.logs.log import Ask, Log, cluster_of, digest, mapping
 from burnish.data.logs.stream import JsonFile
 
 NAME = "deepeval test run"
@@ -26,8 +26,7 @@ def read(path: Path, ask: Ask) -> Log:
     if not isinstance(run, dict) or not isinstance(run.get("testCases"), list):
         raise log.refuse("it has no list of test cases")
     log.task = str(run.get("identifier") or run.get("testFile") or "")
-    parameters = run.get("hyperparameters")
-    model = str(parameters.get("model") or "unknown") if isinstance(parameters, dict) else "unknown"
+    model = str(mapping(run.get("hyperparameters")).get("model") or "unknown")
     log.facts["model"] = model
     cases = [*run["testCases"], *(run.get("conversationalTestCases") or [])]
     runs: Counter[str] = Counter()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from burnish.data.logs.log import Ask, Log, cluster_of
+from burnish.data.logs.log import Ask, Log, cluster_of, mapping
 from burnish.data.logs.stream import JsonFile
 
 NAME = "HELM run"
@@ -28,7 +28,7 @@ def read(path: Path, ask: Ask) -> Log:
     if not isinstance(rows, list) or not all(isinstance(row, dict) and "instance_id" in row for row in rows):
         raise log.refuse(f"{ITEMS} is not a list of instances")
     spec = _load(folder / "run_spec.json")
-    adapter = spec.get("adapter_spec") if isinstance(spec.get("adapter_spec"), dict) else {}
+    adapter = mapping(spec.get("adapter_spec"))
     model = str(adapter.get("model_deployment") or adapter.get("model") or folder.name)
     log.task = str(spec.get("name") or folder.name).partition(":model=")[0].partition(",model=")[0]
     log.facts["model"] = model

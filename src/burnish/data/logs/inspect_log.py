@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.data.logs.archive import Archive
-from burnish.data.logs.log import Ask, Log, Reported, cluster_of, listed, score
+from burnish.data.logs.log import Ask, Log, Reported, cluster_of, listed, mapping, score
 from burnish.data.logs.stream import JsonFile
 
 NAME = "Inspect log"
@@ -83,13 +83,12 @@ def _header(log: Log, header: Any) -> None:
         raise log.refuse("its header names no eval")
     log.task = str(spec.get("task") or "")
     log.facts |= {"model": str(spec.get("model") or "unknown"), "status": str(header.get("status") or "started")}
-    packages = spec.get("packages")
-    log.facts["version"] = str(packages.get("inspect_ai") or "") if isinstance(packages, dict) else ""
+    log.facts["version"] = str(mapping(spec.get("packages")).get("inspect_ai") or "")
     log.facts["created"] = str(spec.get("created") or "")
-    dataset = spec.get("dataset") if isinstance(spec.get("dataset"), dict) else {}
+    dataset = mapping(spec.get("dataset"))
     log.facts["dataset"] = str(dataset.get("name") or dataset.get("location") or "")
     if log.facts["status"] not in ("success", "started"):
-        why = (header.get("error") or {}).get("message") if isinstance(header.get("error"), dict) else ""
+        why = mapping(header.get("error")).get("message")
         log.warn(f"the run's status is {log.facts['status']}" + (f": {str(why).splitlines()[0]}" if why else ""))
     results = header.get("results")
     if isinstance(results, dict):
@@ -112,7 +111,6 @@ def _reported(log: Log, results: Mapping[str, Any]) -> Iterator[Reported]:
 def _sample(log: Log, ask: Ask, sample: Mapping[str, Any]) -> None:
     scores = sample.get("scores") or ({"score": sample["score"]} if sample.get("score") else {})
     given = [(one.get("answer"), one.get("explanation")) for one in scores.values() if isinstance(one, dict)]
-    metadata = sample.get("metadata")
     failed = sample.get("error") is not None
     log.add(
         sample.get("id"),
@@ -121,7 +119,7 @@ def _sample(log: Log, ask: Ask, sample: Mapping[str, Any]) -> None:
         epoch=int(sample.get("epoch") or 1),
         content=[_text(sample.get("input")), sample.get("choices") or [], sample.get("target")],
         output=given if any(answer is not None for answer, _ in given) else None,
-        cluster=cluster_of(ask, log, metadata if isinstance(metadata, dict) else {}),
+        cluster=cluster_of(ask, log, mapping(sample.get("metadata"))),
         status="error" if failed else "unscored" if not scores else None,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +48,11 @@ class Items:
         return all(value in (0.0, 1.0) for runs in self.runs for value in runs)
 
     @property
+    def inside(self) -> bool:
+        """Whether every score lies in [0, 1]."""
+        return all(0 <= value <= 1 for runs in self.runs for value in runs)
+
+    @property
     def repeated(self) -> bool:
         """Whether some item was run more than once."""
         return any(len(runs) > 1 for runs in self.runs)
@@ -68,8 +74,12 @@ class Items:
 
     def take(self, places: Sequence[int]) -> Items:
         """Some of the items, in that order."""
-        parts = {name: getattr(self, name) for name in ("ids", "runs", "contents", "clusters", "prompts")}
-        kept = {name: None if part is None else tuple(part[p] for p in places) for name, part in parts.items()}
+        parts: dict[str, Any] = {
+            name: getattr(self, name) for name in ("ids", "runs", "contents", "clusters", "prompts")
+        }
+        kept: dict[str, Any] = {
+            name: None if part is None else tuple(part[p] for p in places) for name, part in parts.items()
+        }
         return replace(self, **kept)
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from burnish.data.logs.log import Ask, Log, Reported, cluster_of, digest, listed, natural, score
+from burnish.data.logs.log import Ask, Log, Reported, cluster_of, digest, listed, mapping, natural, score
 from burnish.data.logs.stream import JsonFile, lines
 
 SAMPLES = "lm-evaluation-harness samples"
@@ -49,8 +49,7 @@ def read_samples(path: Path, ask: Ask) -> Log:
         row["values"] |= values
         row["prompt"] = line.get("prompt_hash")
         if ask.cluster and "cluster" not in row:
-            doc = line.get("doc")
-            row["cluster"] = cluster_of(ask, log, doc if isinstance(doc, dict) else {})
+            row["cluster"] = cluster_of(ask, log, mapping(line.get("doc")))
     model = _beside(log, path)
     single = len(filters) == 1
     for (doc, content), row in found.items():

@@ -207,6 +207,11 @@ def score(value: Any) -> float | None:
     return None
 
 
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A value of JSON if it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def missing(value: Any) -> bool:
     """Whether a value stands for "not scored"."""
     if isinstance(value, str):

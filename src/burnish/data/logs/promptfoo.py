@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from burnish.data.logs.log import Ask, Log, cluster_of, digest
+from burnish.data.logs.log import Ask, Log, cluster_of, digest, mapping
 from burnish.data.logs.stream import JsonFile
 
 NAME = "promptfoo results"
@@ -29,23 +29,22 @@ def read(path: Path, ask: Ask) -> Log:
     rows = results.get("results") if isinstance(results, dict) else results
     if not isinstance(rows, list):
         raise log.refuse("it has no list of results")
-    config = header.get("config")
-    log.task = str(config.get("description") or "") if isinstance(config, dict) else ""
-    log.facts["created"] = str(results.get("timestamp") or "") if isinstance(results, dict) else ""
+    log.task = str(mapping(header.get("config")).get("description") or "")
+    log.facts["created"] = str(mapping(results).get("timestamp") or "")
     rows = sorted((row for row in rows if isinstance(row, dict)), key=lambda row: row.get("testIdx") or 0)
     prompts = {_prompt(row) for row in rows}
     names: dict[str, int] = {}
     runs: Counter[tuple[str, str]] = Counter()
     cached = 0
     for row in rows:
-        test = row.get("testCase") if isinstance(row.get("testCase"), dict) else {}
+        test = mapping(row.get("testCase"))
         variables = row.get("vars") or test.get("vars") or {}
         content = {"vars": variables, "assert": test.get("assert"), "description": test.get("description")}
         item = digest(content)
         names.setdefault(item, int(row["testIdx"]) if "testIdx" in row else len(names))
         model = _provider(row) + (f", prompt {_prompt(row)}" if len(prompts) > 1 else "")
         runs[model, item] += 1
-        answer = row.get("response") if isinstance(row.get("response"), dict) else {}
+        answer = mapping(row.get("response"))
         cached += bool(answer.get("cached"))
         failed = row.get("failureReason") == FAILED_TO_RUN or (bool(row.get("error")) and not row.get("gradingResult"))
         scores = {"success": row.get("success"), "score": row.get("score"), **(row.get("namedScores") or {})}
