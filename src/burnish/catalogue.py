@@ -49,6 +49,8 @@ METHODS: dict[str, str] = {
     "boa": "burnish.compress.boa:BoA",
     "divergence": "burnish.evaluate.divergence:Divergence",
     "reload": "burnish.evaluate.reload:Reload",
+    "arena score": "burnish.evaluate.arena.score:ArenaScore",
+    "arena validity": "burnish.evaluate.arena.validity:ArenaValidity",
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 
