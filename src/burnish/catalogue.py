@@ -49,6 +49,8 @@ METHODS: dict[str, str] = {
     "boa": "burnish.compress.boa:BoA",
     "divergence": "burnish.evaluate.divergence:Divergence",
     "reload": "burnish.evaluate.reload:Reload",
+    "arena curate": "burnish.evaluate.arena.curate:ArenaCurate",
+    "arena judge": "burnish.evaluate.arena.judge:ArenaJudge",
     "arena score": "burnish.evaluate.arena.score:ArenaScore",
     "arena validity": "burnish.evaluate.arena.validity:ArenaValidity",
 }

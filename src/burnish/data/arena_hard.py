@@ -95,6 +95,21 @@ class Game:
         """Whether the judge called it a clear win or loss."""
         return self.verdict in ("A>>B", "B>>A")
 
+    def row(self) -> dict[str, Any]:
+        """As a row of scores: one game is one item of its model, and games on one prompt are a cluster."""
+        return {
+            "item_id": f"{self.uid}/{self.number}",
+            "model": self.model,
+            "cluster": self.uid,
+            "subset": self.category,
+            "status": "judged" if self.verdict else "no verdict",
+            "score": self.score,
+            "verdict": self.verdict,
+            "first": "baseline" if self.number == 0 else "model",
+            "baseline": self.baseline,
+            "judge": self.judge,
+        }
+
 
 @dataclass(frozen=True)
 class Standing:

@@ -325,7 +325,7 @@ def _merged(rows: Comparisons, weight: FloatArray) -> tuple[IntArray, IntArray, 
         return rows.first[kept], rows.second[kept], rows.outcome[kept], weight[kept], rows.covariates[kept]
     m = len(rows.players)
     pair = rows.first * m + rows.second
-    total = np.bincount(pair, weight, m * m)
+    total = np.bincount(pair, weight, m * m).astype(np.float64)
     kept_pairs = np.flatnonzero(total)
     mean = np.bincount(pair, weight * rows.outcome, m * m)[kept_pairs] / total[kept_pairs]
     return kept_pairs // m, kept_pairs % m, mean, total[kept_pairs], np.empty((len(kept_pairs), 0))

@@ -121,7 +121,7 @@ class ArenaScore(Analysis):
             draws += _draws(category, fitted, shift, self.at)
             notes |= {f"{name}, {category}" if len(by_category) > 1 else name: v for name, v in _style(fitted).items()}
             notes |= _consistency(category if len(by_category) > 1 else "", played, self.level)
-        run.items([_item(game, self.strong) for game in games])
+        run.items([game.row() | {"weight": self._weight(game)} for game in games])
         Table.of(draws).save(run.folder / DRAWS)
         run.metric(**{name: value for name, value in notes.items() if isinstance(value, int | float)})
         return Table.of(rows, **notes)
@@ -132,6 +132,9 @@ class ArenaScore(Analysis):
             if name not in known:
                 raise UnknownName("category", name, known)
         return [game for game in games if not self.category or game.category in self.category]
+
+    def _weight(self, game: Game) -> float:
+        return self.strong if game.strong else 1.0
 
     def _notes(self, games: list[Game], texts: Mapping[str, Mapping[str, Answer]]) -> dict[str, Any]:
         notes = {
@@ -157,7 +160,7 @@ class ArenaScore(Analysis):
             [game.model for game in played],
             [game.baseline for game in played],
             [game.score or 0.0 for game in played],
-            weights=[self.strong if game.strong else 1.0 for game in played],
+            weights=[self._weight(game) for game in played],
             covariates=style,
             clusters=[game.uid for game in played],
         )
@@ -268,22 +271,6 @@ def _unit(games: Sequence[Game], texts: Mapping[str, Mapping[str, Answer]]) -> s
     used = [texts.get(model, {}).get(game.uid) for game in games for model in (game.model, game.baseline)]
     recorded = all(answer is not None and answer.tokens is not None for answer in used)
     return "as recorded" if recorded else "counted as words and marks"
-
-
-def _item(game: Game, strong: float) -> dict[str, Any]:
-    return {
-        "item_id": game.uid,
-        "model": game.model,
-        "cluster": game.uid,
-        "subset": game.category,
-        "epoch": game.number,
-        "status": "judged" if game.verdict else "no verdict",
-        "score": game.score,
-        "weight": strong if game.strong else 1.0,
-        "verdict": game.verdict,
-        "baseline": game.baseline,
-        "judge": game.judge,
-    }
 
 
 def _refuse_mixtures(by_category: Mapping[str, Sequence[Game]]) -> None:
