@@ -51,6 +51,10 @@ METHODS: dict[str, str] = {
     "reload": "burnish.evaluate.reload:Reload",
     "interval": "burnish.evaluate.interval:Interval",
     "compare": "burnish.evaluate.compare:Compare",
+    "arena curate": "burnish.evaluate.arena.curate:ArenaCurate",
+    "arena judge": "burnish.evaluate.arena.judge:ArenaJudge",
+    "arena score": "burnish.evaluate.arena.score:ArenaScore",
+    "arena validity": "burnish.evaluate.arena.validity:ArenaValidity",
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 

@@ -9,6 +9,7 @@ from burnish.core.errors import MissingExtra
 EXTRAS: dict[str, tuple[str, ...]] = {
     "models": ("torch", "transformers", "datasets", "safetensors", "gguf", "compressed_tensors", "jaxtyping"),
     "train": ("trl", "peft"),
+    "cluster": ("sklearn", "umap"),
     "chem": ("rdkit", "matchms"),
     "graphs": ("torch_geometric",),
     "mesh": ("trimesh",),
