@@ -49,6 +49,7 @@ METHODS: dict[str, str] = {
     "boa": "burnish.compress.boa:BoA",
     "divergence": "burnish.evaluate.divergence:Divergence",
     "reload": "burnish.evaluate.reload:Reload",
+    "devai report": "burnish.evaluate.devai.report:Report",
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from burnish.cli import look
@@ -14,11 +15,22 @@ def show(result: Result) -> None:
     if not result.fresh:
         look.say(f"This run was finished before; nothing was done again. Its result, of {result.minutes:.1f} minutes:")
     if result.metrics:
-        look.table(("measure", "value"), [(name, look.figure(value)) for name, value in result.metrics.items()])
+        look.table(("measure", "value"), _measured(result.metrics))
     places: dict[str, Any] = {"saved": result.saved, "run": result.folder, "report": result.report}
     if result.fresh:
         places = {"minutes": f"{result.minutes:.1f}", **places}
     look.pairs({name: value for name, value in places.items() if value is not None})
+
+
+def _measured(metrics: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
+    """Names and figures; what is nested has a dotted name."""
+    rows = []
+    for name, value in metrics.items():
+        if isinstance(value, Mapping) and "estimate" not in value:
+            rows += _measured(value, f"{before}{name}.")
+        else:
+            rows.append((f"{before}{name}", look.figure(value)))
+    return rows
 
 
 def show_plan(plan: Plan) -> None:
