@@ -14,6 +14,18 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "mesh": ("trimesh",),
     "inspect": ("inspect_ai",),
     "serve": ("fastapi", "uvicorn", "sse_starlette"),
+    "workspaces": (
+        "tree_sitter",
+        "tree_sitter_python",
+        "networkx",
+        "bm25s",
+        "rapidfuzz",
+        "pypdf",
+        "docx",
+        "openpyxl",
+        "pptx",
+        "PIL",
+    ),
     "ray": ("ray",),
     "kernels": ("burnish_kernels",),
 }
