@@ -75,7 +75,9 @@ class CodeGraph:
 
     def users(self, tag: Tag) -> list[str]:
         """Files whose code uses a definition."""
-        return sorted({source.partition("::")[0] for source, _, kind in self.graph.in_edges(tag.key, "kind") if kind == "uses"})
+        return sorted(
+            {source.partition("::")[0] for source, _, kind in self.graph.in_edges(tag.key, "kind") if kind == "uses"}
+        )
 
 
 def code_graph(workspace: Workspace) -> CodeGraph:

@@ -95,8 +95,8 @@ def xlsx(raw: bytes) -> str:
         lines = []
         for sheet in book.worksheets[:SHEETS]:
             lines.append(f"[sheet {sheet.title}: {sheet.max_row} rows, {sheet.max_column} columns]")
-            for row in sheet.iter_rows(max_row=ROWS, max_col=COLUMNS, values_only=True):
-                lines.append(", ".join("" if value is None else str(value) for value in row))
+            rows = sheet.iter_rows(max_row=ROWS, max_col=COLUMNS, values_only=True)
+            lines += [", ".join("" if value is None else str(value) for value in row) for row in rows]
         book.close()
     return "\n".join(lines)
 

@@ -54,7 +54,10 @@ def read_document(workspace: Workspace, path: str) -> Document:
             kind, read = WHOLE[suffix]
             if size > MOST_BYTES:
                 return Document(
-                    path, kind, f"({kind}, {readable(size)})", f"larger than {readable(MOST_BYTES)}: only its size is known"
+                    path,
+                    kind,
+                    f"({kind}, {readable(size)})",
+                    f"larger than {readable(MOST_BYTES)}: only its size is known",
                 )
             return _whole(path, kind, read, file.read(MOST_BYTES + 1))
         return _facts(path, suffix, file, size)
@@ -95,8 +98,14 @@ def _facts(path: str, suffix: str, file: io.BufferedReader, size: int) -> Docume
     if suffix in formats.MEDIA:
         known = formats.container(head)
         text = f"({formats.MEDIA[suffix]}, {readable(size)}, {known or 'no known container'})"
-        return Document(path, "media", text, "not seen or heard: only its container and its size are known" if known
-                        else "its first bytes are not those of its format")
+        return Document(
+            path,
+            "media",
+            text,
+            "not seen or heard: only its container and its size are known"
+            if known
+            else "its first bytes are not those of its format",
+        )
     if suffix in formats.OPAQUE:
         return Document(path, "data", f"({formats.OPAQUE[suffix]}, {readable(size)})", "its content is not looked into")
     if b"\0" not in head:
@@ -104,7 +113,9 @@ def _facts(path: str, suffix: str, file: io.BufferedReader, size: int) -> Docume
             head[: max(1, len(head) - 4)].decode()
         except UnicodeDecodeError as error:
             if error.start < len(head) - 8:
-                return Document(path, "unknown", f"({readable(size)})", f"unknown format {suffix or 'without a suffix'}")
+                return Document(
+                    path, "unknown", f"({readable(size)})", f"unknown format {suffix or 'without a suffix'}"
+                )
         file.seek(0)
         return _text(path, file, size)
     return Document(path, "unknown", f"({readable(size)})", f"unknown binary format {suffix or 'without a suffix'}")
@@ -127,8 +138,48 @@ def _joined(source: object) -> str:
 
 
 TEXTS = frozenset(
-    ".py .txt .md .rst .csv .tsv .json .jsonl .xml .yaml .yml .toml .ini .cfg .html .htm .css .js .ts .jsx .tsx .tex "
-    ".log .sh .sql .c .h .cpp .hpp .java .go .rs .r .rb .php .env .svg .bib .vtt .srt".split()
+    [
+        ".py",
+        ".txt",
+        ".md",
+        ".rst",
+        ".csv",
+        ".tsv",
+        ".json",
+        ".jsonl",
+        ".xml",
+        ".yaml",
+        ".yml",
+        ".toml",
+        ".ini",
+        ".cfg",
+        ".html",
+        ".htm",
+        ".css",
+        ".js",
+        ".ts",
+        ".jsx",
+        ".tsx",
+        ".tex",
+        ".log",
+        ".sh",
+        ".sql",
+        ".c",
+        ".h",
+        ".cpp",
+        ".hpp",
+        ".java",
+        ".go",
+        ".rs",
+        ".r",
+        ".rb",
+        ".php",
+        ".env",
+        ".svg",
+        ".bib",
+        ".vtt",
+        ".srt",
+    ]
 )
 """Suffixes of plain text."""
 WHOLE: dict[str, tuple[str, Callable[[bytes], str]]] = {
@@ -137,10 +188,10 @@ WHOLE: dict[str, tuple[str, Callable[[bytes], str]]] = {
     ".docx": ("docx", formats.docx),
     ".xlsx": ("xlsx", formats.xlsx),
     ".pptx": ("pptx", formats.pptx),
-    **{suffix: ("image", formats.image) for suffix in (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")},
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff"), ("image", formats.image)),
     ".wav": ("sound", formats.wav),
     ".npy": ("array", formats.npy),
-    **{suffix: ("archive", formats.members) for suffix in (".npz", ".zip", ".pt", ".pth", ".keras")},
+    **dict.fromkeys((".npz", ".zip", ".pt", ".pth", ".keras"), ("archive", formats.members)),
     ".safetensors": ("tensors", formats.safetensors),
 }
 """Suffix to what it is and what reads it."""

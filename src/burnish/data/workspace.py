@@ -15,7 +15,18 @@ from pathlib import Path
 from burnish.core.errors import BadInput
 
 SKIPPED = frozenset(
-    {".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", "venv", "site-packages", ".mypy_cache", ".ipynb_checkpoints"}
+    {
+        ".git",
+        ".hg",
+        ".svn",
+        "__pycache__",
+        "node_modules",
+        ".venv",
+        "venv",
+        "site-packages",
+        ".mypy_cache",
+        ".ipynb_checkpoints",
+    }
 )
 """Folders that no one wrote by hand."""
 MOST_FILES = 50_000
@@ -136,7 +147,9 @@ class Workspace:
         resolved = self.resolve(path)
         try:
             # A link that took the file's place since is not followed, and a pipe is not waited for.
-            handle = os.open(self.root / resolved, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+            handle = os.open(
+                self.root / resolved, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+            )
         except OSError as error:
             raise Refused(f"it cannot be read: {error.strerror}") from None
         if not stat.S_ISREG(os.fstat(handle).st_mode):
