@@ -1,0 +1,230 @@
+"""The mean of scores that need not be 0 or 1, and the mean difference of two models' scores on the same items.
+
+What repeats (runs of one question) or belongs together (questions on one passage) is a cluster, and the interval is then
+over clusters. Runs of an item are reduced to one score an item first (`burnish.stats.epochs`): the spread of item means
+already holds the noise of single runs, and to add it again would count it twice.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from burnish.core.errors import BadInput, UnknownName
+from burnish.stats.bootstrap import bootstrap
+from burnish.stats.checks import count_faults, level_faults
+from burnish.stats.clustered import clustered
+from burnish.stats.interval import Interval
+from burnish.stats.items import FloatArray, Items, Labels
+from burnish.stats.paired import PairedResult, paired_binary
+from burnish.stats.proportion import bounds, proportion
+
+Method = Literal["auto", "student-t", "logit-t", "bootstrap"]
+PairedMethod = Literal["auto", "student-t", "bootstrap", "probit", "tango"]
+
+_DRAWS = 10_000
+
+
+def mean_score(
+    values: ArrayLike,
+    clusters: Labels | None = None,
+    weights: ArrayLike | None = None,
+    level: float = 0.95,
+    method: str = "auto",
+    *,
+    scale: tuple[float, float] = (0.0, 1.0),
+    seed: int = 0,
+) -> Interval:
+    """Interval of the mean of real scores.
+
+    * student-t: on items, or on clusters through the linearised ratio of sums, with one degree of freedom less than
+      there are units
+    * logit-t: the same, carried to the logit of the mean by the delta method and back; for scores on a bounded scale,
+      whose bounds then stay on it
+    * bootstrap: BCa over items or whole clusters
+    * auto: scores that are all 0 or 1 take the posterior of a proportion (of clustered ones, with clusters); other
+      scores inside `scale` take logit-t, and scores beyond it student-t
+
+    Scores on the scale that are all alike have no spread, which is not certainty: their interval is that of a
+    proportion with the same mean, whose variance no score on the scale can exceed.
+
+    Args:
+        values: (n,) scores; leave out what could not be scored.
+        clusters: n labels.
+        weights: n non-negative weights of the items.
+        level: Nominal coverage.
+        method: One of the above.
+        scale: Least and greatest possible score.
+        seed: Seed of the bootstrap.
+
+    Raises:
+        BadInput: NaN or infinite scores (rows named), labels or weights that do not fit, fewer than two units (unless
+            the scores are 0 or 1), a scale that the scores leave for logit-t.
+        UnknownName: No such method.
+    """
+    if method not in get_args(Method):
+        raise UnknownName("interval of a mean score", method, get_args(Method))
+    faults = level_faults(level) + count_faults("seed", seed, 0)
+    low, high = scale
+    if not low < high:
+        faults.append(f"scale: {scale!r} does not rise")
+    items = Items.of(values, clusters, least=1, faults=faults)
+    x, w = items.values[:, 0], _weights(weights, items.n)
+    inside = bool(((x >= low) & (x <= high)).all())
+    if method == "auto" and weights is None and bool(np.isin(x, (0.0, 1.0)).all()) and scale == (0.0, 1.0):
+        hits, sizes = items.sums()[0].astype(int), items.sizes().astype(int)
+        return (
+            clustered(hits, sizes, level=level) if items.clustered else proportion(int(x.sum()), items.n, level=level)
+        )
+    if method == "bootstrap":
+        return bootstrap(np.column_stack([w * x, w]), lambda m: m[0] / m[1], level=level, clusters=clusters, seed=seed)
+    if method == "auto":
+        method = "logit-t" if inside else "student-t"
+    if items.units < 2 and not inside:
+        raise BadInput(f"one {'cluster' if items.clustered else 'item'} has no spread", "give at least two")
+    if method == "logit-t" and not inside:
+        raise BadInput(f"logit-t: scores leave the scale [{low:g}, {high:g}]", "give the scale, or use student-t")
+    mean = float(w @ x / w.sum())
+    error = _error(items, w, mean) if items.units > 1 else 0.0
+    # Equal decimals differ by rounding once they are summed; that is no spread.
+    if error <= 1e-12 * max(abs(low), abs(high), abs(mean)):
+        return _alike(items, mean, scale, level, method, inside)
+    half = -float(special.stdtrit(items.units - 1, (1 - level) / 2)) * error
+    if method == "student-t":
+        return _cut(items, mean, mean - half, mean + half, scale if inside else None, level, method)
+    share, width = (mean - low) / (high - low), high - low
+    spread = half / width / (share * (1 - share))
+    ends = [low + width * float(special.expit(special.logit(share) + sign * spread)) for sign in (-1, 1)]
+    return Interval(mean, ends[0], ends[1], level, items.n, items.n_clusters, method)
+
+
+def paired_scores(
+    a: ArrayLike,
+    b: ArrayLike,
+    clusters: Labels | None = None,
+    level: float = 0.95,
+    method: str = "auto",
+    *,
+    seed: int = 0,
+) -> PairedResult:
+    """Mean of a - b, two models' scores of the same items in the same order, (n,) each.
+
+    * probit, tango: of 0/1 scores, see `burnish.stats.paired`; with clusters the table counts for as many items as
+      have the same information (the variance over clusters against that over items), and tango takes Student's t
+    * student-t: on differences of items, or of clusters
+    * bootstrap: BCa over items or whole clusters
+    * auto: probit for independent 0/1 scores, tango for clustered ones, student-t otherwise
+
+    Raises:
+        BadInput: Scores that are NaN, infinite or of unequal length, labels that do not fit, fewer than two units;
+            probit and tango of scores other than 0 and 1.
+        UnknownName: No such method.
+    """
+    if method not in get_args(PairedMethod):
+        raise UnknownName("interval of paired scores", method, get_args(PairedMethod))
+    pair = Items.of_pair(a, b, clusters, least=1, faults=level_faults(level) + count_faults("seed", seed, 0))
+    binary = bool(np.isin(pair.values, (0.0, 1.0)).all())
+    if method == "auto":
+        method = ("tango" if pair.clustered else "probit") if binary else "student-t"
+    if method in ("probit", "tango"):
+        if not binary:
+            raise BadInput(f"{method} is for scores of 0 and 1", "use student-t or bootstrap")
+        return _tables(pair, level, method, seed)
+    if pair.units < 2:
+        raise BadInput(f"one {'cluster' if pair.clustered else 'item'} has no spread", "give at least two")
+    # Items.difference is the second column minus the first, and ours is the first minus the second.
+    flipped = Items.of_pair(b, a, clusters).difference()
+    x = flipped.values[:, 0]
+    mean = float(x.mean())
+    error = _error(flipped, np.ones(len(x)), mean)
+    better = float(special.stdtr(flipped.units - 1, mean / error)) if error > 0 else (np.sign(mean) + 1) / 2
+    if method == "bootstrap":
+        return PairedResult(bootstrap(x, level=level, clusters=clusters, seed=seed), float(better), mean)
+    half = -float(special.stdtrit(flipped.units - 1, (1 - level) / 2)) * error
+    note = "" if error > 0 else "zero width: equal differences are not certainty"
+    found = Interval(mean, mean - half, mean + half, level, flipped.n, flipped.n_clusters, method, note)
+    return PairedResult(found, float(better), mean)
+
+
+def _tables(pair: Items, level: float, method: str, seed: int) -> PairedResult:
+    """Paired 0/1 scores as a 2 x 2 table, of fewer items where clusters say the same thing several times."""
+    from dataclasses import replace
+
+    from burnish.stats.paired import tango_bounds
+
+    a, b = pair.values[:, 0], pair.values[:, 1]
+    both, only_a, only_b = (int(v) for v in ((a * b).sum(), (a * (1 - b)).sum(), ((1 - a) * b).sum()))
+    neither = pair.n - both - only_a - only_b
+    if not pair.clustered:
+        return paired_binary(both, only_a, only_b, neither, method, level, seed)
+    effect = _design_effect(pair, a - b)
+    scaled = pair.n / effect
+    note = f"{pair.n} items in {pair.units} clusters count for {scaled:.1f} independent ones"
+    if method == "probit":
+        share = [count / effect for count in (both, only_a, only_b, neither)]
+        found = paired_binary(*(round(v) for v in share), method="probit", level=level)
+        estimate = (only_a - only_b) / pair.n
+        interval = replace(found.interval, estimate=estimate, n=pair.n, n_clusters=pair.units, note=note)
+        return replace(found, interval=interval)
+    degrees = max(pair.units - 1, 1)
+    quantile = -float(special.stdtrit(degrees, (1 - level) / 2))
+    low, high, z = tango_bounds(only_a / effect, only_b / effect, scaled, quantile)
+    mean = (only_a - only_b) / pair.n
+    return PairedResult(
+        Interval(mean, low, high, level, pair.n, pair.units, method, note), float(special.stdtr(degrees, z)), mean
+    )
+
+
+def _design_effect(pair: Items, x: FloatArray) -> float:
+    """How many clustered items say as much as one independent one, at least 1; without spread, a cluster's size."""
+    mean = float(x.mean())
+    alone = float(((x - mean) ** 2).sum()) / pair.n**2
+    if pair.units < 2 or alone == 0:
+        return pair.n / pair.units
+    sums = np.bincount(pair.unit, x - mean, pair.units)
+    together = float((sums**2).sum()) / pair.n**2 * pair.units / (pair.units - 1)
+    return min(max(1.0, together / alone), pair.n / pair.units) if alone else 1.0
+
+
+def _error(items: Items, w: FloatArray, mean: float) -> float:
+    """Standard error of the weighted mean: over units, linearised."""
+    sums = np.bincount(items.unit, w * (items.values[:, 0] - mean), items.units)
+    return math.sqrt(items.units / (items.units - 1) * float((sums**2).sum())) / float(w.sum())
+
+
+def _alike(items: Items, mean: float, scale: tuple[float, float], level: float, method: str, inside: bool) -> Interval:
+    low, high = scale
+    if not inside:
+        note = "zero width: equal scores are not certainty"
+        return Interval(mean, mean, mean, level, items.n, items.n_clusters, method, note)
+    k = np.array([items.units * min(max((mean - low) / (high - low), 0.0), 1.0)])
+    bound = [low + (high - low) * float(end[0]) for end in bounds(k, items.units, "beta", level)]
+    unit = "clusters" if items.clustered else "items"
+    note = f"all {items.units} {unit} score alike, so the bounds are those of a proportion with that mean"
+    return Interval(mean, bound[0], bound[1], level, items.n, items.n_clusters, "beta", note)
+
+
+def _cut(
+    items: Items, mean: float, low: float, high: float, scale: tuple[float, float] | None, level: float, method: str
+) -> Interval:
+    note = ""
+    if scale is not None and (low < scale[0] or high > scale[1]):
+        note = f"{method} reached beyond the scale: [{low:.3g}, {high:.3g}] before it was cut"
+        low, high = max(low, scale[0]), min(high, scale[1])
+    return Interval(mean, low, high, level, items.n, items.n_clusters, method, note)
+
+
+def _weights(weights: ArrayLike | None, n: int) -> FloatArray:
+    if weights is None:
+        return np.ones(n)
+    try:
+        w = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput("weights: not an array of numbers") from None
+    if w.shape != (n,) or not np.isfinite(w).all() or (w < 0).any() or w.sum() <= 0:
+        raise BadInput(f"weights: {n} finite numbers of at least 0 are needed, not all of them 0")
+    return w
