@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from burnish.data.codegraph import CodeGraph, Tag
 from burnish.data.workspace import Refused, Workspace
@@ -18,7 +20,7 @@ MOST_DEFINITIONS = 20_000
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
-Embed = Callable[[Sequence[str]], "object"]
+Embed = Callable[[Sequence[str]], Any]
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,22 @@ class CodeSearch:
             self.texts.append("\n".join(lines[tag.path][tag.line - 1 : min(tag.end, tag.line - 1 + LINES)]))
         self.embed = embed
 
+    @cached_property
+    def _index(self) -> tuple[Any, frozenset[str]]:
+        """The BM25 index, and the words that it knows."""
+        import bm25s
+
+        documents = [_words(f"{tag.path} {tag.name} {text}") for tag, text in zip(self.tags, self.texts, strict=True)]
+        index = bm25s.BM25()
+        index.index(documents, show_progress=False)
+        return index, frozenset(word for document in documents for word in document)
+
+    @cached_property
+    def _vectors(self) -> Any:
+        """A vector for each definition, (definitions, hidden)."""
+        assert self.embed is not None
+        return self.embed(self.texts)
+
     def find(self, query: str, most: int = 3) -> list[Snippet]:
         """The definitions that fit a sentence best: `most` by name, by words (BM25) and by meaning; each once."""
         if not self.tags:
@@ -75,15 +93,11 @@ class CodeSearch:
         return sorted(scores, key=lambda place: (-scores[place], place))[:most]
 
     def _by_words(self, query: str, most: int) -> list[int]:
-        import bm25s
-
-        documents = [_words(f"{tag.path} {tag.name} {text}") for tag, text in zip(self.tags, self.texts, strict=True)]
-        asked = [word for word in dict.fromkeys(_words(query)) if any(word in document for document in documents)]
+        index, known = self._index
+        asked = [word for word in dict.fromkeys(_words(query)) if word in known]
         if not asked:
             return []
-        index = bm25s.BM25()
-        index.index(documents, show_progress=False)
-        places, scores = index.retrieve([asked], k=min(most, len(documents)), show_progress=False)
+        places, scores = index.retrieve([asked], k=min(most, len(self.tags)), show_progress=False)
         return [int(place) for place, score in zip(places[0], scores[0], strict=True) if score > 0]
 
     def _by_meaning(self, query: str, most: int) -> list[int]:
@@ -91,8 +105,8 @@ class CodeSearch:
             return []
         import numpy as np
 
-        vectors = np.asarray(self.embed([query, *self.texts]))
-        return [int(place) for place in np.argsort(-(vectors[1:] @ vectors[0]), kind="stable")[:most]]
+        likeness = self._vectors @ self.embed([query])[0]
+        return [int(place) for place in np.argsort(-likeness, kind="stable")[:most]]
 
 
 def _words(text: str) -> list[str]:

@@ -176,7 +176,8 @@ def read_tasks(place: str | Path) -> list[Task]:
         every = list(_json_files(place))
         found = [(path, raw) for path, raw in every if _TASK.fullmatch(path)]
         found = found or [(path, raw) for path, raw in every if "/" not in path]
-    tasks, faults = [], []
+    tasks: list[Task] = []
+    faults: list[str] = []
     for path, raw in found:
         task = _parse(path, raw, faults)
         if task is not None:
@@ -276,7 +277,9 @@ def _requirement(place: int, row: Any, wrong: list[str]) -> Requirement | None:
     wrong += found
     if found:
         return None
-    return Requirement(int(number), row["criteria"], tuple(others), str(row.get("category") or ""), _verdict(said))
+    return Requirement(
+        row["requirement_id"], row["criteria"], tuple(others), str(row.get("category") or ""), _verdict(said)
+    )
 
 
 def _verdict(value: Any) -> Verdict:

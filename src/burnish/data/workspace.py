@@ -7,6 +7,7 @@ or a symbolic link, is refused with a reason; links are never followed, wherever
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,13 @@ SKIPPED = frozenset(
 )
 """Folders that no one wrote by hand."""
 MOST_FILES = 50_000
+
+_SUFFIX = (
+    r"py|txt|md|pdf|png|jpe?g|gif|bmp|csv|tsv|jsonl?|html?|css|js|ts|ya?ml|toml|xml|ipynb|docx|xlsx|pptx|pth?|pkl|npy|npz|"
+    r"h5|onnx|joblib|safetensors|mp4|avi|mov|wav|mp3|log|sh|sql|db|sqlite3?|zip|tex|keras|model"
+)
+_NAMED = re.compile(rf"(?<![\w/.:@-])(?:(?:[\w.-]+/)+(?:[\w.-]+\.(?:{_SUFFIX})\b)?|[\w-]+\.(?:{_SUFFIX})\b)")
+_ADDRESS = re.compile(r"\b\w+://\S+")
 
 
 class Refused(Exception):
@@ -196,3 +204,8 @@ def readable(size: int) -> str:
             break
         amount /= 1000
     return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+
+
+def named_paths(text: str) -> list[str]:
+    """Files, and folders with a slash at their end, that a sentence names; addresses on the web are none."""
+    return list(dict.fromkeys(match[0] for match in _NAMED.finditer(_ADDRESS.sub(" ", text))))
