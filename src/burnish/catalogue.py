@@ -55,10 +55,13 @@ METHODS: dict[str, str] = {
     "arena judge": "burnish.evaluate.arena.judge:ArenaJudge",
     "arena score": "burnish.evaluate.arena.score:ArenaScore",
     "arena validity": "burnish.evaluate.arena.validity:ArenaValidity",
+    "devai report": "burnish.evaluate.devai.report:Report",
+    "devai judge": "burnish.evaluate.devai.judge:Judge",
+    "devai precheck": "burnish.evaluate.devai.precheck:Precheck",
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 
-BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot"})
+BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "devai precheck"})
 TOOLS = frozenset({"divergence", "reload"})
 
 CLAIMS: dict[str, str] = {
