@@ -49,11 +49,14 @@ METHODS: dict[str, str] = {
     "boa": "burnish.compress.boa:BoA",
     "divergence": "burnish.evaluate.divergence:Divergence",
     "reload": "burnish.evaluate.reload:Reload",
+    "specialist copy": "burnish.evaluate.specialist.copy:SpecialistCopy",
+    "specialist judge": "burnish.evaluate.specialist.judge:SpecialistJudge",
+    "specialist rank": "burnish.evaluate.specialist.rank:SpecialistRank",
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 
-BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot"})
-TOOLS = frozenset({"divergence", "reload"})
+BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "specialist copy"})
+TOOLS = frozenset({"divergence", "reload", "specialist rank"})
 
 CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",

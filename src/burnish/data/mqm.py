@@ -198,9 +198,7 @@ class Rating:
         return f"{self.segment}/{self.system}/{self.rater}"
 
 
-def _errors(
-    rating: Rating, sides: Mapping[str, Marked], category: str, severity: str, line: int
-) -> Iterator[Error]:
+def _errors(rating: Rating, sides: Mapping[str, Marked], category: str, severity: str, line: int) -> Iterator[Error]:
     if severity.casefold() == NO_ERROR:
         return
     unmarked = True

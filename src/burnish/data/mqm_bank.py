@@ -65,14 +65,19 @@ class Bank:
     """Ratings by segment."""
 
     def __init__(self, ratings: Iterable[Rating]) -> None:
-        self._segments: dict[str, list[Rating]] = defaultdict(list)
-        for rating in ratings:
-            self._segments[rating.segment].append(rating)
+        # What `leak` compares is worked out once: a table asks for millions of comparisons.
+        self._segments: dict[str, list[tuple[Rating, str, str]]] = defaultdict(list)
+        for one in ratings:
+            self._segments[one.segment].append((one, base_system(one.system), one.hypothesis.strip()))
 
     @property
     def segments(self) -> list[str]:
         """In order of first appearance."""
         return list(self._segments)
+
+    def ratings(self, segment: str) -> list[Rating]:
+        """All ratings of a segment."""
+        return [one for one, _, _ in self._segments.get(segment, [])]
 
     def others(self, rated: Rating, mode: Mode = "strict", rater: Rater = "any", segment: str = "") -> list[Rating]:
         """Ratings of other systems that do not give away `rated`, in the file's order.
@@ -83,10 +88,12 @@ class Bank:
             rater: Whose: anybody's, those of the rater of `rated`, or all but that rater's.
             segment: Of which source; by default the same one.
         """
+        base, text = base_system(rated.system), rated.hypothesis.strip()
         return [
             one
-            for one in self._segments.get(segment or rated.segment, [])
-            if (rater == "any" or (one.rater == rated.rater) == (rater == "same")) and not leak(rated, one, mode)
+            for one, theirs, translation in self._segments.get(segment or rated.segment, [])
+            if (one.system != rated.system if mode == "lenient" else theirs != base and translation != text)
+            and (rater == "any" or (one.rater == rated.rater) == (rater == "same"))
         ]
 
 
@@ -117,50 +124,50 @@ def copy_spans(hypothesis: str, bank: Sequence[Rating], codes: Codes) -> list[Er
         bank: Ratings of other translations.
         codes: Of all severities in the bank.
     """
-    given: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    severities: dict[str, Counter[int]] = defaultdict(Counter)
+    categories: dict[str, Counter[str]] = defaultdict(Counter)
     for rating in bank:
         for error in rating.errors:
-            if error.side == "target" and error.text.strip():
-                given[error.text][error.severity, error.category] += 1
-    votes = np.zeros((max(codes.values(), default=0) + 1, len(hypothesis)), dtype=np.int32)
-    places: list[tuple[int, int, Counter[str]]] = []
-    for text, counts in given.items():
-        start = hypothesis.find(text)
-        while start >= 0:
-            end = start + len(text)
-            for (severity, _), count in counts.items():
-                votes[codes[severity.casefold()], start:end] += count
-            places.append((start, end, _categories(counts)))
-            start = hypothesis.find(text, start + 1)
+            if error.side == "target":
+                severities[error.text][codes[error.severity.casefold()]] += 1
+                categories[error.text][error.category] += 1
+    votes = np.zeros((max(codes.values()) + 1, len(hypothesis)), dtype=np.int32)
+    places = [(start, start + len(text), text) for text in severities for start in _occurrences(text, hypothesis)]
     if not places:
         return []
+    for start, end, text in places:
+        for code, count in severities[text].items():
+            votes[code, start:end] += count
     # Counted from the heaviest, so that the first of several largest is the heavier one.
     winner = len(votes) - 1 - votes[::-1].argmax(axis=0)
-    winner[votes.sum(axis=0) == 0] = 0
-    names = {code: name for name, code in codes.items()}
+    winner[~votes.any(axis=0)] = 0
+    found = runs(winner)
+    owner = np.zeros(len(hypothesis), dtype=np.int32)
+    for number, (start, end, _) in enumerate(found):
+        owner[start:end] = number
+    kinds: list[Counter[str]] = [Counter() for _ in found]
+    for start, end, text in places:
+        for number in range(owner[start], owner[end - 1] + 1):
+            kinds[number].update(categories[text])
+    names = {code: name.capitalize() for name, code in codes.items()}
     return [
-        Error(start, end, _commonest(places, start, end), names[code].capitalize(), "target", hypothesis[start:end])
-        for start, end, code in runs(winner)
+        Error(start, end, kind.most_common(1)[0][0], names[code], text=hypothesis[start:end])
+        for (start, end, code), kind in zip(found, kinds, strict=True)
     ]
+
+
+def _occurrences(text: str, within: str) -> list[int]:
+    """Where a text begins, overlapping ones too; nowhere when it is blank."""
+    found: list[int] = []
+    start = within.find(text) if text.strip() else -1
+    while start >= 0:
+        found.append(start)
+        start = within.find(text, start + 1)
+    return found
 
 
 def runs(codes: NDArray[np.integer]) -> list[tuple[int, int, int]]:
     """(start, end, code) of each longest run of one code other than 0."""
     edges = np.flatnonzero(np.diff(codes)) + 1
     starts, ends = [0, *edges.tolist()], [*edges.tolist(), len(codes)]
-    return [(start, end, int(codes[start])) for start, end in zip(starts, ends, strict=True) if codes[start : end].any()]
-
-
-def _categories(counts: Counter[tuple[str, str]]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for (_, category), count in counts.items():
-        found[category] += count
-    return found
-
-
-def _commonest(places: Iterable[tuple[int, int, Counter[str]]], start: int, end: int) -> str:
-    found: Counter[str] = Counter()
-    for first, last, categories in places:
-        if first < end and last > start:
-            found.update(categories)
-    return found.most_common(1)[0][0]
+    return [(start, end, int(codes[start])) for start, end in zip(starts, ends, strict=True) if codes[start:end].any()]

@@ -21,7 +21,19 @@ from typing import Any, Literal
 
 from burnish.core.errors import BadInput
 from burnish.core.files import write_text
-from burnish.data.mqm import NO_ERROR, PLANTED, REQUIRED, SEGMENTS, Marked, Rating, Sheet, read_utf8, sheet, spans_in, tsv
+from burnish.data.mqm import (
+    NO_ERROR,
+    PLANTED,
+    REQUIRED,
+    SEGMENTS,
+    Marked,
+    Rating,
+    Sheet,
+    read_utf8,
+    sheet,
+    spans_in,
+    tsv,
+)
 
 Format = Literal["mqm", "json", "esa"]
 COLUMNS = ("system", "doc", "doc_id", "seg_id", "rater", "source", "target", "category", "severity")
@@ -232,13 +244,17 @@ def _common(record: Any) -> dict[str, Any]:
         common = {key: record.get(key) for key in _RATING}
         for key in ("source", "hypothesis", "errors", "system_id"):
             common[key] = record[key]
-    foreign = {f"{FOREIGN}{key}": json.dumps(value, ensure_ascii=False) for key, value in record.items() if key not in known}
+    foreign = {
+        f"{FOREIGN}{key}": json.dumps(value, ensure_ascii=False) for key, value in record.items() if key not in known
+    }
     if not all(isinstance(common[key], str) for key in ("source", "hypothesis", "system_id")):
         raise ValueError("source, hypothesis and system are not all text")
     for error in common["errors"]:
         side = common["source" if error.get("is_source_error") else "hypothesis"]
         if not 0 <= int(error["start"]) <= int(error["end"]) <= len(side):
-            raise ValueError(f"the span {error['start']} to {error['end']} is not inside its text of {len(side)} characters")
+            raise ValueError(
+                f"the span {error['start']} to {error['end']} is not inside its text of {len(side)} characters"
+            )
     if common["mqm"] is None:
         if common["segment_id"] is None:
             raise KeyError("segment_id")
@@ -281,7 +297,18 @@ def _rows(record: Mapping[str, Any]) -> list[tuple[int, dict[str, str]]]:
     values = found[0][1] if found else _fresh(record)
     for error in by_row[None]:
         sides = {side: _tagged(_text(record, side), [error], side) for side in ("source", "target")}
-        found.append((last, {**values, **ratings, **sides, "category": error["category"] or "", "severity": error["severity"] or ""}))
+        found.append(
+            (
+                last,
+                {
+                    **values,
+                    **ratings,
+                    **sides,
+                    "category": error["category"] or "",
+                    "severity": error["severity"] or "",
+                },
+            )
+        )
     if not found:
         sides = {"source": record["source"], "target": record["hypothesis"]}
         nothing = {"category": NO_ERROR.capitalize(), "severity": NO_ERROR.capitalize()}

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from burnish.core.errors import BadInput
 from burnish.data.mqm import NO_ERROR, Error, Rating, Sheet
 
-GOOGLE = (
-    "Major:5 Minor:1 Neutral:0 Major/Non-translation!:25 Major/Non-translation:25 Minor/Fluency/Punctuation:0.1"
-)
+GOOGLE = "Major:5 Minor:1 Neutral:0 Major/Non-translation!:25 Major/Non-translation:25 Minor/Fluency/Punctuation:0.1"
 """The weights of Freitag et al. 2021 as mt-metrics-eval has them; the category is spelled both ways in the files."""
 
 

@@ -103,7 +103,9 @@ class SpecialistCopy(Evaluation):
         rated = sheet.ratings(self.drop)
         bank = Bank(rated)
         if len(bank.segments) < 2:
-            raise BadInput(f"{ratings} rates {len(bank.segments)} segment", "intervals and the control need two or more")
+            raise BadInput(
+                f"{ratings} rates {len(bank.segments)} segment", "intervals and the control need two or more"
+            )
         names = {error.severity: weights.heavier(error.severity) for rating in rated for error in rating.errors}
         codes = severity_codes({"Minor": weights.heavier("Minor"), **names})
         rows: list[dict[str, Any]] = []
@@ -135,7 +137,10 @@ class SpecialistCopy(Evaluation):
         names = bank.segments
         steps = rng.integers(1, len(names), size=(self.draws, len(names)))
         return [
-            {name: names[(place + step) % len(names)] for place, (name, step) in enumerate(zip(names, row, strict=True))}
+            {
+                name: names[(place + step) % len(names)]
+                for place, (name, step) in enumerate(zip(names, row, strict=True))
+            }
             for row in steps.tolist()
         ]
 
@@ -186,16 +191,20 @@ def _score(
             predictions = [copy_spans(text, bank.others(rating, mode, segment=source), codes) for source in sources]
         else:
             predictions = [copy_spans(text, bank.others(rating, mode, arm), codes)]
-        counts = np.mean([character_counts(gold, paint(one, len(text), codes)) for one in predictions], axis=0)
+        marked = int((gold > 0).sum())
+        counts = [
+            character_counts(gold, paint(one, len(text), codes)) if one else (0.0, 0, marked) for one in predictions
+        ]
+        credit, predicted = (sum(count[part] for count in counts) / len(counts) for part in (0, 1))
         yield {
             "item_id": rating.item_id,
             "model": name,
             "cluster": rating.segment,
             "subset": rating.system,
             "rater": rating.rater,
-            "credit": float(counts[0]),
-            "predicted": float(counts[1]),
-            "gold": float(counts[2]),
-            "mqm": float(np.mean([weights.score(errors) for errors in predictions])),
+            "credit": credit,
+            "predicted": predicted,
+            "gold": marked,
+            "mqm": sum(weights.score(errors) for errors in predictions) / len(predictions),
             "human": weights.score(rating.errors),
         }
