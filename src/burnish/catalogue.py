@@ -63,6 +63,14 @@ METHODS: dict[str, str] = {
 
 BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "devai precheck"})
 TOOLS = frozenset({"divergence", "reload"})
+    "specialist copy": "burnish.evaluate.specialist.copy:SpecialistCopy",
+    "specialist judge": "burnish.evaluate.specialist.judge:SpecialistJudge",
+    "specialist rank": "burnish.evaluate.specialist.rank:SpecialistRank",
+}
+"""Name, as users type it (one word, or two as in "arena curate"), to module and class."""
+
+BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "specialist copy"})
+TOOLS = frozenset({"divergence", "reload", "specialist rank"})
 
 CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",
