@@ -64,9 +64,7 @@ def f1_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
     for method in ("dirichlet", "beta", "jeffreys", "wilson", "clopper-pearson"):
         for n in SIZES:
             # x ~ Beta(1, 2) and the share of non-negatives ~ Beta(3, 1), independent under the Dirichlet prior.
-            average = sum(
-                stats.betabinom.pmf(m, n, 3, 1) * _x_coverage(method, m, prior=(1, 2)) for m in range(n + 1)
-            )
+            average = sum(stats.betabinom.pmf(m, n, 3, 1) * _x_coverage(method, m, prior=(1, 2)) for m in range(n + 1))
             at = [
                 sum(stats.binom.pmf(m, n, 0.7) * _x_coverage(method, m, x=f1 / (2 - f1)) for m in range(n + 1))
                 for f1 in fixed

@@ -58,18 +58,13 @@ METHODS: dict[str, str] = {
     "devai report": "burnish.evaluate.devai.report:Report",
     "devai judge": "burnish.evaluate.devai.judge:Judge",
     "devai precheck": "burnish.evaluate.devai.precheck:Precheck",
-}
-"""Name, as users type it (one word, or two as in "arena curate"), to module and class."""
-
-BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "devai precheck"})
-TOOLS = frozenset({"divergence", "reload"})
     "specialist copy": "burnish.evaluate.specialist.copy:SpecialistCopy",
     "specialist judge": "burnish.evaluate.specialist.judge:SpecialistJudge",
     "specialist rank": "burnish.evaluate.specialist.rank:SpecialistRank",
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 
-BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "specialist copy"})
+BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "devai precheck", "specialist copy"})
 TOOLS = frozenset({"divergence", "reload", "specialist rank"})
 
 CLAIMS: dict[str, str] = {
