@@ -69,6 +69,7 @@ TOOLS = frozenset({"divergence", "reload", "specialist rank"})
 
 CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",
+    "small-samples": "burnish.claims.small_samples:CLAIM",
 }
 """Name to the claim."""
 
