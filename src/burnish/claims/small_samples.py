@@ -282,5 +282,5 @@ CLAIM = SmallSamples(
     ),
     criteria=_criteria(),
     smaller={"smoke": _criteria(), "demo": _criteria()},
-    times={"full": 4000, "demo": 1000, "smoke": 60},
+    times={"full": 2000, "demo": 500, "smoke": 60},
 )
