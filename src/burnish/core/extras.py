@@ -15,6 +15,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "inspect": ("inspect_ai",),
     "serve": ("fastapi", "uvicorn", "sse_starlette"),
     "ray": ("ray",),
+    "ppi": ("ppi_py",),
     "kernels": ("burnish_kernels",),
 }
 """Import names that each extra must bring."""

@@ -22,6 +22,7 @@ from burnish.stats.interval import Interval
 from burnish.stats.items import FloatArray, Items, Labels
 from burnish.stats.paired import PairedResult, paired_binary, tango_bounds
 from burnish.stats.proportion import bounds, proportion
+from burnish.stats.unpaired import unpaired_binary, unpaired_clustered
 
 Method = Literal["auto", "student-t", "logit-t", "bootstrap"]
 PairedMethod = Literal["auto", "student-t", "bootstrap", "probit", "tango"]
@@ -152,6 +153,45 @@ def paired_scores(
     note = "" if error > 0 else "zero width: equal differences are not certainty"
     found = Interval(mean, mean - half, mean + half, level, flipped.n, flipped.n_clusters, method, note)
     return PairedResult(found, float(better), mean)
+
+
+def unpaired_scores(
+    a: ArrayLike,
+    b: ArrayLike,
+    clusters_a: Labels | None = None,
+    clusters_b: Labels | None = None,
+    level: float = 0.95,
+) -> PairedResult:
+    """Mean of a minus mean of b, scores of two models on different items, (n_a,) and (n_b,).
+
+    Scores of 0 and 1 take the difference of two posteriors, others Welch's t, on items or on clusters.
+
+    Raises:
+        BadInput: Scores or labels that cannot be used; fewer than two units a side, unless scores are 0 or 1.
+    """
+    sides = [
+        Items.of(x, labels, least=1, faults=level_faults(level)) for x, labels in ((a, clusters_a), (b, clusters_b))
+    ]
+    if all(bool(np.isin(side.values, (0.0, 1.0)).all()) for side in sides):
+        (k_a, n_a), (k_b, n_b) = ((side.sums()[0].astype(int), side.sizes().astype(int)) for side in sides)
+        if any(side.clustered for side in sides):
+            return unpaired_clustered(k_a, n_a, k_b, n_b, level)
+        return unpaired_binary(int(k_a.sum()), int(n_a.sum()), int(k_b.sum()), int(n_b.sum()), level=level)
+    if min(side.units for side in sides) < 2:
+        raise BadInput("one item or cluster has no spread", "give at least two of each model")
+    means = [float(side.values.mean()) for side in sides]
+    squares = [_error(side, np.ones(side.n), mean) ** 2 for side, mean in zip(sides, means, strict=True)]
+    difference, error = means[0] - means[1], math.sqrt(sum(squares))
+    clusters = sum(side.units for side in sides) if any(side.clustered for side in sides) else None
+    n = sides[0].n + sides[1].n
+    if error == 0:
+        note = "zero width: equal scores are not certainty"
+        found = Interval(difference, difference, difference, level, n, clusters, "welch-t", note)
+        return PairedResult(found, (float(np.sign(difference)) + 1) / 2, difference)
+    degrees = error**4 / sum(s**2 / (side.units - 1) for s, side in zip(squares, sides, strict=True))
+    half = -float(special.stdtrit(degrees, (1 - level) / 2)) * error
+    found = Interval(difference, difference - half, difference + half, level, n, clusters, "welch-t")
+    return PairedResult(found, float(special.stdtr(degrees, difference / error)), difference)
 
 
 def _tables(pair: Items, level: float, method: str, seed: int) -> PairedResult:
