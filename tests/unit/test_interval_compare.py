@@ -313,7 +313,7 @@ def test_compare_needs_two_models_and_one_measure(tmp_path) -> None:
         Compare()()
     two = [sample(1, "C", scores={"x": {"value": "C"}, "y": {"value": 1}})]
     other = inspect_json(tmp_path / "b.json", two)
-    with pytest.raises(BadInput, match="holds 2 shared measures.*\n.*--measure: x, y"):
+    with pytest.raises(BadInput, match=r"holds 2 shared measures.*\n.*--measure: x, y"):
         Compare()(other, other)
     with pytest.raises(BadInput, match="share no measure: match and x, y"):
         Compare()(path, other)

@@ -124,9 +124,9 @@ def test_lying_sizes_and_broken_zips_are_refused(tmp_path) -> None:
         read_log(tmp_path / "cut.eval")
     place = whole.index(b"header.json") + len("header.json") + 20
     (tmp_path / "bent.eval").write_bytes(whole[:place] + b"\xff\xff\xff" + whole[place + 3 :])
-    with pytest.raises(BadInput, match="damaged|not JSON"):
+    with pytest.raises(BadInput, match=r"damaged|not JSON"):
         read_log(tmp_path / "bent.eval")
-    with pytest.raises(BadInput, match="holds no header.json"):
+    with pytest.raises(BadInput, match=r"holds no header\.json"):
         read_log(write_zip(tmp_path / "other.zip", {"../evil.txt": b"x"}))
     assert not (tmp_path.parent / "evil.txt").exists()
 

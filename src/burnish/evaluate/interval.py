@@ -98,6 +98,7 @@ class Interval(LogAnalysis):
         "clopper-pearson",
         "wald",
         "student-t",
+        "logit-t",
         "bootstrap",
         "bayes",
         "miller",
@@ -272,7 +273,7 @@ class Interval(LogAnalysis):
             n = np.bincount(labels, items.sizes).astype(int)
             why = WHY["clusters" if grouped else "runs"].format(clusters=len(k), runs=runs)
             return clustered(k, n, "bayes" if auto else self.method, self.level), why if auto else WHY["asked"]
-        if items.binary:
+        if items.binary and self.method != "logit-t":
             if self.method in CLUSTERED:
                 raise BadInput(
                     f"method {self.method} is for clusters or runs, and every item stands alone", "--cluster KEY"
@@ -280,7 +281,7 @@ class Interval(LogAnalysis):
             method = "beta" if auto else self.method
             why = WHY["counts"].format(n=len(items)) if auto else WHY["asked"]
             return proportion(int(items.successes.sum()), len(items), method, self.level), why
-        if not auto and self.method not in ("student-t", "bootstrap", "cluster-bootstrap"):
+        if not auto and self.method not in ("student-t", "logit-t", "bootstrap", "cluster-bootstrap"):
             raise BadInput(
                 f"method {self.method} is for scores of 0 and 1, and these are others", "auto, student-t or bootstrap"
             )

@@ -22,8 +22,10 @@ NAME = "table"
 OURS = ("item_id", "model", "score", "epoch", "cluster", "subset", "content", "weight", "status")
 """What columns can be mapped to."""
 
-IDS = ("item_id", "sample_id", "question_id", "doc_id", "instance_id", "task_id", "prompt_id", "example_id")
-IDS += ("problem_id", "id", "uid", "index", "question", "item", "problem", "task", "prompt", "example", "")
+IDS = (
+    *("item_id", "sample_id", "question_id", "doc_id", "instance_id", "task_id", "prompt_id", "example_id"),
+    *("problem_id", "id", "uid", "index", "question", "item", "problem", "task", "prompt", "example", ""),
+)
 """Names of columns that name items, the surest first; the last is the index that pandas writes."""
 
 ONE = "one model"
