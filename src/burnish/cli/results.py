@@ -65,7 +65,7 @@ def _estimates(rows: list[dict[str, Any]], notes: Mapping[str, Any]) -> None:
     columns = [
         "",
         "estimate",
-        f"{level:.4g} interval",
+        f"{100 * level:.3g} % interval",
         "n",
         "method",
         *(["P(A > B)", "verdict"] * ("verdict" in rows[0])),

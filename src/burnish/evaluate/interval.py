@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+import pyarrow as pa
 from pydantic import Field, model_validator
 
 from burnish.core.errors import BadInput
@@ -203,7 +204,9 @@ class Interval(LogAnalysis):
             raise BadInput(f"{file}: none of its {len(scores)} rows has a score", "the runs may have ended with errors")
         chosen = [one_of("measure", known, self.measure, "--measure", file)] if self.measure else known
         wanted = [one_of("model", there, self.model, "--model", file)] if self.model else there
-        kept, faults, rows = [], [], []
+        kept: list[pa.Table] = []
+        faults: list[BadInput] = []
+        rows: list[dict[str, Any]] = []
         for model in wanted:
             for measure in chosen:
                 try:
@@ -212,13 +215,10 @@ class Interval(LogAnalysis):
                 except BadInput as error:
                     faults.append(error)
                     continue
-                kept += [
-                    {"item_id": item, "model": model, "measure": measure, "score": mean, "runs": len(runs)}
-                    for item, mean, runs in zip(items.ids, items.means.tolist(), items.runs, strict=True)
-                ]
+                kept.append(items.table())
         if not rows:
             raise faults[0]
-        run.items(kept)
+        run.items(pa.concat_tables(kept))
         notes = [error.problem for error in faults]
         return rows, notes
 
@@ -344,6 +344,8 @@ def _row(
     stated: Reported | None = None,
 ) -> dict[str, Any]:
     notes = [*(warnings or []), *([found.note] if found.note else [])]
+    if not found.low <= found.estimate <= found.high:
+        notes.append("the observed share lies outside: the posterior holds that no model is right always, or never")
     return {
         "label": "",
         "model": model,
