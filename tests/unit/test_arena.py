@@ -190,7 +190,7 @@ def test_instructions_of_a_file_replace_ours_and_are_told_apart(bench: Path, tmp
 
 def test_what_cannot_be_judged_is_refused(bench: Path) -> None:
     answers, questions, judge = bench / "answers", bench / "question.jsonl", Ruled(longer)
-    with pytest.raises(UnknownName, match="gemini-2.0-flash-001"):
+    with pytest.raises(UnknownName, match=r"gemini-2\.0-flash-001"):
         ArenaJudge()(answers, questions, judge)
     with pytest.raises(UnknownName, match="no model with answers called 'wea'"):
         play(bench, judge, models=("wea",))

@@ -295,9 +295,9 @@ def test_what_cannot_be_curated_is_refused(heap: tuple[Path, Path], tmp_path: Pa
         with pytest.raises(BadInput, match=match):
             method(heap[0], Annotator(mark), embeddings=tmp_path / "b.npy")
     (tmp_path / "b.npy").write_bytes(b"no")
-    with pytest.raises(BadInput, match="is no .npy file"):
+    with pytest.raises(BadInput, match=r"is no \.npy file"):
         method(heap[0], Annotator(mark), embeddings=tmp_path / "b.npy")
-    with pytest.raises(BadInput, match="second_score: .*less than or equal to 7"):
+    with pytest.raises(BadInput, match=r"second_score: .*less than or equal to 7"):
         ArenaCurate.build({"second_score": 8})
 
 

@@ -77,6 +77,19 @@ def test_whatever_the_text_a_verdict_is_one_of_the_five_or_none(text: str) -> No
     assert parse_verdict(text + "[[A>B]]") == "A>B"
 
 
+labels = st.sampled_from([*VERDICTS, *(label.lower() for label in VERDICTS)])
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(st.lists(st.tuples(st.sampled_from(["[[{}]]", "[{}]", "so {} "]), labels), max_size=5))
+def test_annotations_are_read_as_the_released_rule_reads_them(parts: list[tuple[str, str]]) -> None:
+    # Written anew: the last label in double brackets, else the last one in single ones, in capitals.
+    double = [label for shape, label in parts if shape == "[[{}]]"]
+    single = [label for shape, label in parts if shape != "so {} "]
+    expected = next((found[-1].upper() for found in (double, single) if found), None)
+    assert parse_verdict("\n".join(shape.format(label) for shape, label in parts)) == expected
+
+
 def test_every_verdict_is_seen_from_the_model(tmp_path: Path) -> None:
     rows = [judged(str(number), [label, label]) for number, label in enumerate(VERDICTS)]
     games = read_judgments(lines(tmp_path / "j.jsonl", *rows))
