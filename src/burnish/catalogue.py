@@ -60,6 +60,7 @@ TOOLS = frozenset({"divergence", "reload"})
 
 CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",
+    "devai": "burnish.claims.devai:CLAIM",
 }
 """Name to the claim."""
 
