@@ -27,6 +27,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "PIL",
     ),
     "ray": ("ray",),
+    "ppi": ("ppi_py",),
     "kernels": ("burnish_kernels",),
 }
 """Import names that each extra must bring."""

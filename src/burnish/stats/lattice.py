@@ -95,10 +95,14 @@ class Density:
         integral = CubicSpline(axis, mass / (axis[1] - axis[0])).antiderivative()
         return cls(integral, float(axis[0]), float(axis[-1]))
 
+    def cdfs(self, x: FloatArray) -> FloatArray:
+        """Probability of at most each `x`."""
+        total = float(self.cumulative(self.high))
+        return np.clip(self.cumulative(np.clip(x, self.low, self.high)) / total, 0.0, 1.0)
+
     def cdf(self, x: float) -> float:
         """Probability of at most `x`."""
-        total = float(self.cumulative(self.high))
-        return min(max(float(self.cumulative(np.clip(x, self.low, self.high))) / total, 0.0), 1.0)
+        return float(self.cdfs(np.asarray(x)))
 
     def quantile(self, share: float) -> float:
         """Where the cumulative probability is `share`."""

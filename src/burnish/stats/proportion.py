@@ -11,7 +11,7 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import special
 
 from burnish.core.errors import BadInput, UnknownName
 from burnish.stats.checks import count_faults, is_number, level_faults
@@ -83,6 +83,8 @@ def bounds(k: ArrayLike, n: int, method: str, level: float) -> tuple[FloatArray,
         # At the edges the bound is 0 or 1 exactly, and the difference of two rounded numbers is not.
         return np.where(k > 0, centre - half, 0.0), np.where(k < n, centre + half, 1.0)
     if method == "bootstrap":
+        from scipy import stats
+
         return stats.binom.ppf(tail, n, share) / n, stats.binom.ppf(1 - tail, n, share) / n
     if method == "student-t":
         half = -special.stdtrit(n - 1, tail) * np.sqrt(share * (1 - share) / (n - 1))
@@ -119,6 +121,8 @@ def exact_coverage(
         faults.append(f"prior: {prior!r} are not two positive numbers")
     if faults:
         raise BadInput.of("no coverage", faults)
+    from scipy import stats
+
     k = np.arange(n + 1)
     low, high = bounds(k, n, method, level)
     if theta is not None:

@@ -14,14 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from burnish.core.errors import BadInput, UnknownName
+from burnish.core.errors import BadInput, UnknownName, Unsupported
 from burnish.stats.bootstrap import bootstrap
 from burnish.stats.checks import count_faults, level_faults
 from burnish.stats.clustered import clustered
 from burnish.stats.interval import Interval
 from burnish.stats.items import FloatArray, Items, Labels
-from burnish.stats.paired import PairedResult, paired_binary
+from burnish.stats.paired import PairedResult, paired_binary, tango_bounds
 from burnish.stats.proportion import bounds, proportion
+from burnish.stats.unpaired import unpaired_binary, unpaired_clustered
 
 Method = Literal["auto", "student-t", "logit-t", "bootstrap"]
 PairedMethod = Literal["auto", "student-t", "bootstrap", "probit", "tango"]
@@ -113,8 +114,9 @@ def paired_scores(
 ) -> PairedResult:
     """Mean of a - b, two models' scores of the same items in the same order, (n,) each.
 
-    * probit, tango: of 0/1 scores, see `burnish.stats.paired`; with clusters the table counts for as many items as
-      have the same information (the variance over clusters against that over items), and tango takes Student's t
+    * probit: of independent 0/1 scores, see `burnish.stats.paired`
+    * tango: the same; with clusters the table counts for as many items as hold the same information (by the variance
+      over clusters against that over items), and Student's t replaces the normal quantile
     * student-t: on differences of items, or of clusters
     * bootstrap: BCa over items or whole clusters
     * auto: probit for independent 0/1 scores, tango for clustered ones, student-t otherwise
@@ -122,6 +124,7 @@ def paired_scores(
     Raises:
         BadInput: Scores that are NaN, infinite or of unequal length, labels that do not fit, fewer than two units;
             probit and tango of scores other than 0 and 1.
+        Unsupported: probit of clustered items.
         UnknownName: No such method.
     """
     if method not in get_args(PairedMethod):
@@ -133,6 +136,8 @@ def paired_scores(
     if method in ("probit", "tango"):
         if not binary:
             raise BadInput(f"{method} is for scores of 0 and 1", "use student-t or bootstrap")
+        if method == "probit" and pair.clustered:
+            raise Unsupported("probit of clustered items", "its model takes items as independent", "use tango")
         return _tables(pair, level, method, seed)
     if pair.units < 2:
         raise BadInput(f"one {'cluster' if pair.clustered else 'item'} has no spread", "give at least two")
@@ -150,12 +155,47 @@ def paired_scores(
     return PairedResult(found, float(better), mean)
 
 
+def unpaired_scores(
+    a: ArrayLike,
+    b: ArrayLike,
+    clusters_a: Labels | None = None,
+    clusters_b: Labels | None = None,
+    level: float = 0.95,
+) -> PairedResult:
+    """Mean of a minus mean of b, scores of two models on different items, (n_a,) and (n_b,).
+
+    Scores of 0 and 1 take the difference of two posteriors, others Welch's t, on items or on clusters.
+
+    Raises:
+        BadInput: Scores or labels that cannot be used; fewer than two units a side, unless scores are 0 or 1.
+    """
+    sides = [
+        Items.of(x, labels, least=1, faults=level_faults(level)) for x, labels in ((a, clusters_a), (b, clusters_b))
+    ]
+    if all(bool(np.isin(side.values, (0.0, 1.0)).all()) for side in sides):
+        (k_a, n_a), (k_b, n_b) = ((side.sums()[0].astype(int), side.sizes().astype(int)) for side in sides)
+        if any(side.clustered for side in sides):
+            return unpaired_clustered(k_a, n_a, k_b, n_b, level)
+        return unpaired_binary(int(k_a.sum()), int(n_a.sum()), int(k_b.sum()), int(n_b.sum()), level=level)
+    if min(side.units for side in sides) < 2:
+        raise BadInput("one item or cluster has no spread", "give at least two of each model")
+    means = [float(side.values.mean()) for side in sides]
+    squares = [_error(side, np.ones(side.n), mean) ** 2 for side, mean in zip(sides, means, strict=True)]
+    difference, error = means[0] - means[1], math.sqrt(sum(squares))
+    clusters = sum(side.units for side in sides) if any(side.clustered for side in sides) else None
+    n = sides[0].n + sides[1].n
+    if error == 0:
+        note = "zero width: equal scores are not certainty"
+        found = Interval(difference, difference, difference, level, n, clusters, "welch-t", note)
+        return PairedResult(found, (float(np.sign(difference)) + 1) / 2, difference)
+    degrees = error**4 / sum(s**2 / (side.units - 1) for s, side in zip(squares, sides, strict=True))
+    half = -float(special.stdtrit(degrees, (1 - level) / 2)) * error
+    found = Interval(difference, difference - half, difference + half, level, n, clusters, "welch-t")
+    return PairedResult(found, float(special.stdtr(degrees, difference / error)), difference)
+
+
 def _tables(pair: Items, level: float, method: str, seed: int) -> PairedResult:
     """Paired 0/1 scores as a 2 x 2 table, of fewer items where clusters say the same thing several times."""
-    from dataclasses import replace
-
-    from burnish.stats.paired import tango_bounds
-
     a, b = pair.values[:, 0], pair.values[:, 1]
     both, only_a, only_b = (int(v) for v in ((a * b).sum(), (a * (1 - b)).sum(), ((1 - a) * b).sum()))
     neither = pair.n - both - only_a - only_b
@@ -164,12 +204,6 @@ def _tables(pair: Items, level: float, method: str, seed: int) -> PairedResult:
     effect = _design_effect(pair, a - b)
     scaled = pair.n / effect
     note = f"{pair.n} items in {pair.units} clusters count for {scaled:.1f} independent ones"
-    if method == "probit":
-        share = [count / effect for count in (both, only_a, only_b, neither)]
-        found = paired_binary(*(round(v) for v in share), method="probit", level=level)
-        estimate = (only_a - only_b) / pair.n
-        interval = replace(found.interval, estimate=estimate, n=pair.n, n_clusters=pair.units, note=note)
-        return replace(found, interval=interval)
     degrees = max(pair.units - 1, 1)
     quantile = -float(special.stdtrit(degrees, (1 - level) / 2))
     low, high, z = tango_bounds(only_a / effect, only_b / effect, scaled, quantile)

@@ -10,13 +10,16 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import numpy as np
-from scipy import special, stats
+from numpy.typing import ArrayLike
+from scipy import special
 from scipy.optimize import brentq
 
 from burnish.core.errors import BadInput, UnknownName
 from burnish.stats.checks import count_faults, level_faults
+from burnish.stats.clustered import posterior
 from burnish.stats.interval import Interval
 from burnish.stats.items import FloatArray
+from burnish.stats.lattice import Density
 from burnish.stats.paired import PairedResult
 from burnish.stats.proportion import bounds
 
@@ -72,6 +75,8 @@ def unpaired_binary(
     if measure == "odds-ratio":
         median = float(np.exp(_quantile(0.5, a, b, logit=True)))
         if method == "fisher":
+            from scipy import stats
+
             found = stats.contingency.odds_ratio([[k_a, n_a - k_a], [k_b, n_b - k_b]])
             bound = found.confidence_interval(level)
             estimate, low, high = float(found.statistic), float(bound.low), float(bound.high)
@@ -93,6 +98,32 @@ def unpaired_binary(
         if low == high:
             note = "zero width: equal scores are not certainty; use beta or newcombe"
     return PairedResult(Interval(estimate, low, high, level, n, None, method, note), better, mean)
+
+
+def unpaired_clustered(
+    successes_a: ArrayLike, sizes_a: ArrayLike, successes_b: ArrayLike, sizes_b: ArrayLike, level: float = 0.95
+) -> PairedResult:
+    """theta_A - theta_B of models asked different items in clusters; see `burnish.stats.clustered` for the posterior.
+
+    Raises:
+        BadInput: As in `clustered`.
+    """
+    a, b = posterior(successes_a, sizes_a), posterior(successes_b, sizes_b)
+    density = Density.of(a.lattice.axes[0], a.lattice.marginal(0))
+    rates, mass = special.expit(b.lattice.axes[0]), b.lattice.marginal(0)
+
+    def below(x: float) -> float:
+        at = np.clip(rates + x, 1e-12, 1 - 1e-12)
+        held = np.where(rates + x >= 1, 1.0, np.where(rates + x <= 0, 0.0, density.cdfs(special.logit(at))))
+        return float(mass @ held)
+
+    low, high = (float(brentq(lambda x, s=share: below(x) - s, -1, 1, xtol=1e-10)) for share in _tails(level))
+    (k_a, n_a), (k_b, n_b) = (
+        (int(np.sum(k)), int(np.sum(n))) for k, n in ((successes_a, sizes_a), (successes_b, sizes_b))
+    )
+    clusters = len(np.asarray(sizes_a)) + len(np.asarray(sizes_b))
+    found = Interval(k_a / n_a - k_b / n_b, low, high, level, n_a + n_b, clusters, "bayes")
+    return PairedResult(found, 1 - below(0.0), a.mean - b.mean)
 
 
 def _tails(level: float) -> tuple[float, float]:
@@ -140,8 +171,11 @@ def _above(x: float, of: Beta, logit: bool) -> float:
 def _density(x: FloatArray, of: Beta, logit: bool) -> FloatArray:
     alpha, beta = of
     if logit:
-        return np.exp(alpha * special.log_expit(x) + beta * special.log_expit(-x) - special.betaln(alpha, beta))
-    return stats.beta.pdf(x, alpha, beta)
+        log = alpha * special.log_expit(x) + beta * special.log_expit(-x) - special.betaln(alpha, beta)
+        return np.asarray(np.exp(log))
+    inside = np.clip(x, 0.0, 1.0)
+    log = special.xlogy(alpha - 1, inside) + special.xlog1py(beta - 1, -inside) - special.betaln(alpha, beta)
+    return np.asarray(np.exp(log))
 
 
 def _newcombe(k_a: int, n_a: int, k_b: int, n_b: int, level: float) -> tuple[float, float]:
