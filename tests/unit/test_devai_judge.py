@@ -251,17 +251,55 @@ def test_log_probabilities_need_a_model_that_has_them(planted) -> None:
         judged(planted, verdict="logprobs", workflow="ask-only")
 
 
-def test_the_tiny_model_weighs_yes_and_no(planted, tmp_path) -> None:
+def test_the_tiny_model_weighs_yes_and_no(tmp_path) -> None:
     pytest.importorskip("torch")
     from burnish.llm import connect
 
+    one = plant(tmp_path / "planted", projects=1)
     fields = {"verdict": "logprobs", "modules": ("workspace",), "evidence": 90, "tree": 90}
+    model = connect("tiny")
     with Run(tmp_path / "run") as run:
-        rows = Judge(**fields)(*planted, judge=connect("tiny"), run=run).rows()
+        rows = Judge(**fields)(*one, judge=model, run=run).rows()
     assert all(row["status"] == "scored" and 0.5 < row["share"] <= 1 for row in rows)
-    assert run.metrics["prompt_tokens"] > 0
-    again = Judge(**fields)(*planted, judge=connect("tiny"), run=Run.scratch()).rows()
-    assert again == rows
+    lines = (tmp_path / "run" / "weighed.jsonl").read_text().splitlines()
+    weighed = [json.loads(line)["value"] for line in lines]
+    assert len(weighed) == 8
+    assert run.metrics["prompt_tokens"] == sum(one["prompt"] for one in weighed)
+    for row, one in zip(rows, weighed, strict=True):
+        assert row["satisfied"] == int(one["sums"][0] > one["sums"][1])
+
+
+def test_definitions_are_found_by_meaning_where_an_embedder_is_named(planted, monkeypatch) -> None:
+    pytest.importorskip("torch")
+
+    class Embedding:
+        def __init__(self, folder) -> None:
+            assert folder == planted[0]
+
+        def embed(self, texts):
+            import numpy as np
+
+            return np.array([[float("def build" in text or "implemented" in text), 0.1] for text in texts])
+
+    monkeypatch.setattr("burnish.engine.embed.Embedder", Embedding)
+    _, model = judged(planted, modules=("search",), embedder=str(planted[0]))
+    assert any("found by meaning" in prompt for prompt in model.prompts)
+
+
+def test_report_and_precheck_need_no_extra(planted) -> None:
+    blocked = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "transformers", "tree_sitter", "networkx", "bm25s", "pypdf", "docx", "PIL"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Block())
+from pathlib import Path
+import burnish.evaluate.devai.report, burnish.evaluate.devai.judge
+from burnish.evaluate.devai.precheck import Precheck
+assert len(Precheck()(Path(sys.argv[1]), Path(sys.argv[2]))) == 16
+"""
+    subprocess.run([sys.executable, "-c", blocked, *map(str, planted)], check=True)
 
 
 # -- stopping and going on --------------------------------------------------------------------------------------------

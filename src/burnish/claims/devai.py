@@ -91,6 +91,7 @@ class JudgeClaim(Claim):
             found = part.once("arm", partial(_one, method, goods, part))
             measured.rows.extend({**row, "arm": arm.name} for row in found["rows"])
             measured.parts.append(Part(arm.name, {}, found["seconds"], judge.name.rpartition("@")[2]))
+        run.metric(**_compared(measured.rows))
         return measured
 
     def ours(self, evidence: Evidence) -> str:
@@ -122,6 +123,27 @@ def _one(method: Method, goods: dict[str, Any], part: Run) -> dict[str, Any]:
         for row in scores.rows()
     ]
     return {"rows": rows, "seconds": round(time.monotonic() - began, 2)}
+
+
+def _compared(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The agent against each baseline by two other ways: McNemar's test, and the posterior that it is right more often."""
+    from burnish.stats.paired import mcnemar, paired_binary
+
+    right: dict[str, dict[str, bool]] = {}
+    for row in rows:
+        right.setdefault(row["arm"], {})[row["item_id"]] = bool(row["aligned"])
+    found = {}
+    for other in ("ask-only", "precheck"):
+        pairs = [(right["agent"][item], right[other][item]) for item in right["agent"]]
+        counts = [pairs.count(pair) for pair in ((True, True), (True, False), (False, True), (False, False))]
+        posterior = paired_binary(*counts)
+        found[f"agent against {other}"] = {
+            "only agent right": counts[1],
+            f"only {other} right": counts[2],
+            "mcnemar p": mcnemar(counts[1], counts[2]),
+            "posterior of better": posterior.p_better,
+        }
+    return found
 
 
 def _described(*folders: Path) -> str:
