@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -195,6 +197,34 @@ def test_archives_are_read_without_unpacking(tmp_path) -> None:
     found = read_judgments(tmp_path / "x.tar.gz")
     assert ("A", "human_as_a_judge") in found.verdicts
     assert not (tmp_path.parent / "judgment").exists()
+
+
+def test_the_command_prints_figures_and_faults_and_the_page_lists_them(tmp_path) -> None:
+    human = {"t1": task("t1", [True, False], satisfied_all_requirements=True), "t2": task("t2", [False, True])}
+    place = write(tmp_path / "x", human, {"t1": task("t1", [True, True]), "t2": task("t2", [False, True])})
+    command = [sys.executable, "-m", "burnish", "evaluate", "devai", "report"]
+    done = subprocess.run(
+        [*command, str(place), "--out", str(tmp_path / "run")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "A.alignment" in done.stdout
+    assert "0.75 [" in done.stdout
+    assert "satisfied_all_requirements is 'True', not 'False'" in " ".join(done.stdout.split())
+    assert "satisfied_all_requirements" in (tmp_path / "run" / "report.html").read_text()
+    refused = subprocess.run(
+        [*command, str(tmp_path / "nothing"), "--level", "2"], capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 2
+    assert "--level" in refused.stderr
+    assert "nothing" in refused.stderr
+
+
+def test_a_single_task_has_no_interval_over_tasks_to_speak_of(tmp_path) -> None:
+    place = write(tmp_path, {"t": task("t", [True, False])}, {"t": task("t", [True, False])})
+    found = {row["measure"]: row for row in Report()(place).rows()}
+    assert found["alignment"]["method"] == "bayes"
+    assert "one cluster" in found["alignment"]["note"]
+    assert found["kappa"]["estimate"] is None
 
 
 # -- the graph --------------------------------------------------------------------------------------------------------

@@ -135,12 +135,12 @@ def _compared(rows: list[dict[str, Any]]) -> dict[str, Any]:
     found = {}
     for other in ("ask-only", "precheck"):
         pairs = [(right["agent"][item], right[other][item]) for item in right["agent"]]
-        counts = [pairs.count(pair) for pair in ((True, True), (True, False), (False, True), (False, False))]
-        posterior = paired_binary(*counts)
+        both, ours, theirs, neither = (pairs.count((a, b)) for a in (True, False) for b in (True, False))
+        posterior = paired_binary(both, ours, theirs, neither)
         found[f"agent against {other}"] = {
-            "only agent right": counts[1],
-            f"only {other} right": counts[2],
-            "mcnemar p": mcnemar(counts[1], counts[2]),
+            "only agent right": ours,
+            f"only {other} right": theirs,
+            "mcnemar p": mcnemar(ours, theirs),
             "posterior of better": posterior.p_better,
         }
     return found

@@ -113,6 +113,7 @@ def _run_sections(run: RunFolder) -> list[Section | None]:
     return [
         run_page.request(run.manifest),
         run_page.metrics(run.manifest),
+        *run_page.remarks(run.manifest),
         run_page.rows_of(run.table),
         run_page.items(run.items),
         run_page.layers(run.layers, {}, {}, str(run.manifest.request.get("use", ""))),

@@ -79,7 +79,7 @@ class Judge(Evaluation):
     verdict: Literal["text", "logprobs"] = "text"
     """Read the verdict from the reply, or compare the likelihoods of yes and no (models in this process)."""
     votes: Annotated[int, Field(ge=1)] = 1
-    """Replies asked for each verdict; the paper takes one."""
+    """Replies asked for each verdict; one, which temperature 0 makes repeatable."""
     threshold: Annotated[float, Field(ge=0.5, lt=1)] = 0.5
     """Share of the votes that a verdict has to exceed; the paper's code."""
     temperature: Annotated[float, Field(ge=0)] = 0.0
