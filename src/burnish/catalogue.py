@@ -70,6 +70,7 @@ TOOLS = frozenset({"divergence", "reload", "specialist rank"})
 CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",
     "small-samples": "burnish.claims.small_samples:CLAIM",
+    "devai": "burnish.claims.devai:CLAIM",
 }
 """Name to the claim."""
 
