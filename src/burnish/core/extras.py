@@ -13,6 +13,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "graphs": ("torch_geometric",),
     "mesh": ("trimesh",),
     "inspect": ("inspect_ai",),
+    "overlap": ("rensa",),
     "serve": ("fastapi", "uvicorn", "sse_starlette"),
     "ray": ("ray",),
     "kernels": ("burnish_kernels",),
