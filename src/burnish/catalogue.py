@@ -54,11 +54,12 @@ METHODS: dict[str, str] = {
     "specialist rank": "burnish.evaluate.specialist.rank:SpecialistRank",
     "contamination inject": "burnish.evaluate.contamination.inject:ContaminationInject",
     "contamination scan": "burnish.evaluate.contamination.scan:ContaminationScan",
+    "contamination probe": "burnish.evaluate.contamination.probe:ContaminationProbe",
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 
 BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "specialist copy"})
-TOOLS = frozenset({"divergence", "reload", "specialist rank", "contamination scan"})
+TOOLS = frozenset({"divergence", "reload", "specialist rank", "contamination scan", "contamination probe"})
 
 CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",

@@ -21,7 +21,9 @@ from burnish.core.run import Run
 from burnish.data.overlap import NgramIndex, overlap, read_lines, words
 from burnish.data.scores import Scores
 from burnish.evaluate.contamination.inject import ContaminationInject
+from burnish.evaluate.contamination.probe import ContaminationProbe
 from burnish.evaluate.contamination.scan import ContaminationScan
+from burnish.stats.membership import auroc, exchangeability, min_k
 
 DATA = Path(os.environ.get("BURNISH_DATA", "")) / "monoattn"
 needs_data = pytest.mark.skipif(
@@ -246,7 +248,7 @@ def test_the_manifest_tells_every_injected_line(
     assert manifest["injected"] == len(manifest["places"]) == drawn * copies
     assert manifest["sha256"] == hashlib.sha256(data).hexdigest()
     held = {int(row["item_id"]): row["test_line"] for row in manifest["places"]}
-    assert Counter(held.values()) == ({line: copies for line in manifest["test_lines"]} if copies else {})
+    assert Counter(held.values()) == (dict.fromkeys(manifest["test_lines"], copies) if copies else {})
     assert len(set(manifest["test_lines"])) == (drawn if copies else 0)
     for place, line in held.items():
         source, target = f"test {{target}} {line}", f"Prüfung {{source}} {line}"
@@ -285,3 +287,82 @@ def test_pairs_that_are_not_there_cannot_be_injected(sides: dict[str, Path]) -> 
         ContaminationInject(pairs=21)(**sides)
     with pytest.raises(BadInput, match="100 lines"):
         ContaminationInject()(**{**sides, "train_target": sides["test"]})
+
+
+# -- probe -----------------------------------------------------------------------------------------------------------
+
+
+def test_min_k_is_the_mean_of_the_lowest_tokens() -> None:
+    assert min_k([-1, -5, -2, -4, -3], 0.4) == -4.5
+    assert min_k([-1, -3], 0.2) == -3  # at least one
+    with pytest.raises(BadInput, match="no tokens"):
+        min_k([])
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=12))
+def test_auroc_is_its_definition(rows: list[tuple[int, bool]]) -> None:
+    pairs = [(a > b) + (a == b) / 2 for a, member in rows if member for b, other in rows if not other]
+    found = auroc([score for score, _ in rows], [member for _, member in rows])
+    assert found == pytest.approx(np.mean(pairs)) if pairs else np.isnan(found)
+
+
+def test_exchangeability_is_exact_for_one_shard_and_uniform_without_contamination() -> None:
+    assert exchangeability([0.0], [[-1.0] * 19]).p_value == 1 / 20
+    assert exchangeability([-1.0], [[-1.0] * 19]).p_value == 1
+    rng = np.random.default_rng(0)
+    shards = [rng.normal(size=(8, 30)) for _ in range(300)]
+    found = [exchangeability(one[:, 0], one[:, 1:], draws=999).p_value for one in shards]
+    assert np.mean(np.array(found) <= 0.1) == pytest.approx(0.1, abs=0.05)
+    seen = exchangeability(shards[0][:, 0] + 2, shards[0][:, 1:])
+    assert seen.p_value < 0.001
+    assert seen.excess > 1
+    with pytest.raises(BadInput) as error:
+        exchangeability([0.0, np.nan], [[], [1.0]], draws=5)
+    assert error.value.problem.count("\n") == 3
+
+
+def test_signs_tell_seen_sentences_from_others(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = []
+    for number in range(120):
+        seen = number < 40
+        tokens = -rng.exponential(0.5 if seen else 2.0, size=12)
+        rows.append({"item_id": str(number), "model": "m", "logprobs": tokens.tolist(), "reference_nll": 2.0,
+                     "mean_logprobs": [-6.0] * 12, "std_logprobs": [2.0] * 12, "injected": seen})  # fmt: skip
+    with Run(tmp_path / "run") as run:
+        found = ContaminationProbe()(Scores.of(rows), run=run)
+    for sign in ("loss", "ratio", "min_k", "min_k_pp"):
+        assert run.metrics[f"auroc_{sign}_low"] > 0.8, sign
+    first = found.rows()[0]
+    assert first["loss"] == pytest.approx(np.mean(rows[0]["logprobs"]))
+    assert first["ratio"] == pytest.approx(1 + first["loss"] / 2)
+    assert first["min_k_pp"] == pytest.approx((first["min_k"] + 6) / 2)
+    run = Run.scratch()
+    labels = rng.permutation(120) < 40
+    blind = [{**row, "injected": bool(flag)} for row, flag in zip(rows, labels, strict=True)]
+    ContaminationProbe()(Scores.of(blind), run=run)
+    assert run.metrics["auroc_loss_low"] < 0.5 < run.metrics["auroc_loss_high"]
+
+
+def test_shards_are_compared_by_their_order() -> None:
+    rows = [{"item_id": str(n), "published_logprob": -10.0, "shuffled_logprobs": [-11.0] * 9} for n in range(3)]
+    run = Run.scratch()
+    found = ContaminationProbe()(Scores.of(rows), run=run)
+    assert found.column("p_value").tolist() == [0.1] * 3
+    assert run.metrics["p_value"] < 0.005
+    assert run.metrics["excess"] == 1
+
+
+def test_rows_that_cannot_be_probed_are_named() -> None:
+    with pytest.raises(BadInput, match="neither logprobs nor nll"):
+        ContaminationProbe()(Scores.of([{"item_id": "0", "model": "m"}]))
+    rows = [
+        {"item_id": "0", "nll": 1.0, "reference_nll": 2.0},
+        {"item_id": "1", "nll": float("nan"), "reference_nll": 2.0},
+        {"item_id": "2", "nll": 1.0, "reference_nll": 0.0},
+        {"item_id": "3", "nll": 1.0, "reference_nll": None},
+    ]
+    with pytest.raises(BadInput) as error:
+        ContaminationProbe()(Scores.of(rows))
+    for said in ("row 1: its loss", "row 2: the reference's loss is 0.0", "3: it lacks a value that 0 has"):
+        assert said in error.value.problem

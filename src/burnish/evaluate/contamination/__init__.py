@@ -1,1 +1,1 @@
-"""Contamination of translation tests: `inject` makes it on purpose, `scan` looks for it in a training text."""
+"""Contamination of translation tests: `inject` makes it on purpose, `scan` and `probe` look for it."""
