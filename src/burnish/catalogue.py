@@ -61,15 +61,19 @@ METHODS: dict[str, str] = {
     "specialist copy": "burnish.evaluate.specialist.copy:SpecialistCopy",
     "specialist judge": "burnish.evaluate.specialist.judge:SpecialistJudge",
     "specialist rank": "burnish.evaluate.specialist.rank:SpecialistRank",
+    "contamination inject": "burnish.evaluate.contamination.inject:ContaminationInject",
+    "contamination scan": "burnish.evaluate.contamination.scan:ContaminationScan",
+    "contamination probe": "burnish.evaluate.contamination.probe:ContaminationProbe",
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 
 BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "devai precheck", "specialist copy"})
-TOOLS = frozenset({"divergence", "reload", "specialist rank"})
+TOOLS = frozenset({"divergence", "reload", "specialist rank", "contamination scan", "contamination probe"})
 
 CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",
     "small-samples": "burnish.claims.small_samples:CLAIM",
+    "devai": "burnish.claims.devai:CLAIM",
 }
 """Name to the claim."""
 

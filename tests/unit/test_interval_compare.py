@@ -15,9 +15,11 @@ from made_up import Burnish, burnish
 
 from burnish.core.errors import BadInput, UnknownName
 from burnish.core.run import Run
+from burnish.core.shapes import Analysis
 from burnish.data import every_eval_ever
 from burnish.data.logs import read_log
 from burnish.data.logs.items import Items, align, select
+from burnish.data.scores import Table
 from burnish.evaluate.compare import Compare
 from burnish.evaluate.interval import Interval
 from burnish.stats.reported import doubt, sample_error, share_error
@@ -279,6 +281,17 @@ def test_real_scores_and_runs_are_compared_by_their_differences(tmp_path) -> Non
         Compare(method="probit")(a, b)
 
 
+def test_two_logs_of_one_model_are_told_apart(tmp_path) -> None:
+    from burnish.data.scores import read_scores
+
+    paths = [inspect_json(tmp_path / f"{name}.json", [sample(n, "CI"[n % step]) for n in range(10)]) for name, step in
+             (("before", 1), ("after", 2))]  # fmt: skip
+    with Run(tmp_path / "run") as run:
+        row = only(Compare()(*paths, run=run))
+    assert row["label"] == "maker/one (before.json) − maker/one (after.json)"
+    assert len(read_scores(tmp_path / "run")) == 20
+
+
 def test_counts_without_logs() -> None:
     row = only(Compare(table=(7, 1, 11, 1))())
     assert row["p_better"] == pytest.approx(0.0004, abs=1e-3)
@@ -289,6 +302,42 @@ def test_counts_without_logs() -> None:
     assert tango["method"] == "tango"
     # Exact binomial tail of 12 differing items with 1 for A: 2 (1 + 12) / 2^12, less half of P(1) on each side.
     assert tango["p_value"] == pytest.approx(2 * 13 / 4096 - 12 / 4096)
+
+
+def test_clustered_pairs_take_clusters_into_account(tmp_path) -> None:
+    def log(name, step):
+        lines = [line(n, float(n // 6 % step == 0)) | {"doc": {"passage": f"p{n // 6}"}} for n in range(60)]
+        return lm_eval(tmp_path / f"samples_{name}_2026.jsonl", lines)
+
+    a, b = log("a", 2), log("b", 3)
+    alone, grouped = only(Compare(measure="exact_match")(a, b)), only(Compare(cluster="passage")(a, b))
+    assert (grouped["method"], grouped["n_clusters"]) == ("tango", 10)
+    assert grouped["high"] - grouped["low"] > 1.5 * (alone["high"] - alone["low"])
+
+
+def test_goods_that_must_be_given_are_arguments() -> None:
+    from burnish.cli.commands import arguments
+
+    class Both(Analysis):
+        """Two files."""
+
+        def __call__(self, one: Path, text: Dataset, two: Path, maybe: Path | None = None) -> Table:  # noqa: F821
+            """Nothing."""
+
+    assert [good.name for good in arguments(Both)] == ["one", "two"]
+    assert [good.name for good in arguments(Compare)] == ["a", "b"]
+    assert [good.name for good in arguments(Interval)] == ["file"]
+
+
+def test_a_run_folder_is_a_log(tmp_path) -> None:
+    path = csv(tmp_path / "a.csv", "question,a,b", *(f"q{n},1,{n % 2}" for n in range(10)))
+    with Run(tmp_path / "run") as run:
+        Compare()(path, run=run)
+    rows = Interval()(tmp_path / "run").rows()
+    assert [(row["model"], row["measure"], row["estimate"]) for row in rows] == [
+        ("a", "score", 1.0),
+        ("b", "score", 0.5),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -313,7 +362,7 @@ def test_compare_needs_two_models_and_one_measure(tmp_path) -> None:
         Compare()()
     two = [sample(1, "C", scores={"x": {"value": "C"}, "y": {"value": 1}})]
     other = inspect_json(tmp_path / "b.json", two)
-    with pytest.raises(BadInput, match="holds 2 shared measures.*\n.*--measure: x, y"):
+    with pytest.raises(BadInput, match=r"holds 2 shared measures.*\n.*--measure: x, y"):
         Compare()(other, other)
     with pytest.raises(BadInput, match="share no measure: match and x, y"):
         Compare()(path, other)
@@ -454,6 +503,13 @@ def test_published_langchain_pairs() -> None:
     assert row["p_better"] == pytest.approx(0.9116, abs=1e-3)
     assert (row["low"], row["high"]) == pytest.approx((-0.0503, 0.2782), abs=1e-3)
     assert len(Compare(pairs="all")(path)) == 36
+
+
+@real
+def test_published_leaderboard_keeps_its_own_errors() -> None:
+    row = only(Interval(model="NullModel", measure="win_rate")(logs("arena_hard/alpaca_eval2_leaderboard.csv")))
+    assert row["method"] == "stated-stderr"
+    assert row["high"] - row["estimate"] == pytest.approx(1.95996 * 0.0090901, rel=1e-4)
 
 
 def test_light(tmp_path) -> None:

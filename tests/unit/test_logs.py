@@ -9,7 +9,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_logs import DEFLATE, ZSTANDARD, csv, header, inspect_eval, inspect_json, line, lm_eval, sample, write_zip
 
@@ -124,9 +124,9 @@ def test_lying_sizes_and_broken_zips_are_refused(tmp_path) -> None:
         read_log(tmp_path / "cut.eval")
     place = whole.index(b"header.json") + len("header.json") + 20
     (tmp_path / "bent.eval").write_bytes(whole[:place] + b"\xff\xff\xff" + whole[place + 3 :])
-    with pytest.raises(BadInput, match="damaged|not JSON"):
+    with pytest.raises(BadInput, match=r"damaged|not JSON"):
         read_log(tmp_path / "bent.eval")
-    with pytest.raises(BadInput, match="holds no header.json"):
+    with pytest.raises(BadInput, match=r"holds no header\.json"):
         read_log(write_zip(tmp_path / "other.zip", {"../evil.txt": b"x"}))
     assert not (tmp_path.parent / "evil.txt").exists()
 
@@ -424,6 +424,85 @@ def test_natural_order_is_that_of_numbers(numbers) -> None:
 def test_a_score_is_a_finite_number_or_none(value) -> None:
     found = score(value)
     assert found is None or (isinstance(found, float) and abs(found) < float("inf"))
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def _places(value, before=()):
+    yield before
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield from _places(one, (*before, key))
+
+
+def _bent(value, place, junk):
+    if not place:
+        return junk
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[place[0]] = _bent(value[place[0]], place[1:], junk)
+    return copy
+
+
+def _fault(path):
+    try:
+        read_log(path)
+    except BadInput as error:
+        return error.problem
+    return None
+
+
+STAT = {"name": {"name": "acc"}, "sum": 1, "count": 1}
+GAME = {"judgment": "x", "score": "A>B"}
+WHOLE = {
+    "a.json": header([1])
+    | {"samples": [sample(1, "C", metadata={"t": 1}), sample(2, {"a": 1}, error={"message": "x"})]},
+    "results_1.json": {
+        "results": {"t": {"acc,none": 0.5, "acc_stderr,none": 0.1}, "g": {"acc,none": 0.5}},
+        "group_subtasks": {"g": ["t"]},
+        "n-samples": {"t": {"original": 4, "effective": 4}},
+        "configs": {},
+    },
+    "per_instance_stats.json": [{"instance_id": "a", "train_trial_index": 0, "stats": [STAT]}],
+    "out.json": {
+        "evalId": "e",
+        "results": {"version": 3, "results": [{"testIdx": 0, "vars": {"a": 1}, "success": True}]},
+    },
+    "run.json": {
+        "testCases": [{"name": "a", "input": "x", "metricsData": [{"name": "m", "score": 1, "success": True}]}]
+    },
+    "annotations.json": [{"instruction": "x", "preference": 1.5, "generator_2": "m"}],
+    "samples_a_1.jsonl": line(0, 1.0),
+    "m.jsonl": {"uid": "a", "model": "m", "judge": "j", "games": [GAME, GAME]},
+    "list.json": [{"item_id": "a", "model": "m", "score": 1}],
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@given(data=st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_a_bent_log_is_read_or_refused(tmp_path, name, data) -> None:
+    """Whatever stands in whatever place of a log: scores, or one line that names the file."""
+    whole = WHOLE[name]
+    place = data.draw(st.sampled_from(list(_places(whole))))
+    path = tmp_path / name
+    path.write_text(json.dumps(_bent(whole, place, data.draw(JUNK))), encoding="utf-8")
+    assert _fault(path) is None or (str(path) in _fault(path) and "\n" not in _fault(path))
+
+
+@given(data=st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_a_torn_zip_is_read_or_refused(tmp_path, data) -> None:
+    whole = bytearray(inspect_eval(tmp_path / "whole.eval", [sample(n, "C") for n in range(3)]).read_bytes())
+    for place in data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=3)):
+        whole[place] ^= data.draw(st.integers(1, 255))
+    path = tmp_path / "torn.eval"
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole)))])
+    assert _fault(path) is None or str(path) in _fault(path)
 
 
 # -- the published files ----------------------------------------------------------------------------------------

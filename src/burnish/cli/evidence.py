@@ -101,8 +101,8 @@ def claims(*, json: JsonFlag = False) -> None:
 
 def _measure(name: str, model: str, scale: str, folder: Path, **options: Any) -> Evidence:
     look.note(f"run folder: {folder}")
-    if model:
-        # Fetches the weights if they are not here yet, and says under which licence they come.
+    # Fetches the weights if they are not here yet, and says under which licence they come; a server or a recording has none.
+    if model and not model.startswith(("replay:", "http://", "https://")):
         catalogue.reference("burnish.models.resolve:resolve")(model, look.note)
     found: Evidence = catalogue.reference("burnish.claims:run")(name, model, scale=scale, out=folder, **options)
     report = catalogue.reference("burnish.report:render")([folder], folder / "report.html")

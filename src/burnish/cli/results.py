@@ -26,7 +26,7 @@ def show(result: Result, *, json: bool = False) -> None:
         look.say(f"This run was finished before; nothing was done again. Its result, of {result.minutes:.1f} minutes:")
     rows = _rows(result)
     if rows and set(BOUNDS) <= rows[0].keys():
-        _estimates(rows, workflow.notes_of(result.folder))
+        _estimates(rows, _notes(result))
     elif result.metrics:
         look.table(("measure", "value"), _measured(result.metrics))
     places: dict[str, Any] = {"saved": result.saved, "run": result.folder, "report": result.report}
@@ -43,13 +43,18 @@ def _rows(result: Result) -> list[dict[str, Any]]:
     return rows
 
 
+def _notes(result: Result) -> dict[str, Any]:
+    """What was noted about the table, where it was saved."""
+    return workflow.notes_of(result.saved.parent if result.saved is not None else result.folder)
+
+
 def _facts(result: Result) -> dict[str, Any]:
     """A run's result for programs; what is no number is null."""
     rows = [
         {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
         for row in _rows(result)
     ]
-    notes = workflow.notes_of(result.folder)
+    notes = _notes(result)
     places = {"run": str(result.folder), "report": str(result.report)}
     return {"rows": rows, "notes": notes, **places} if rows else {"metrics": result.metrics, **places}
 
@@ -60,7 +65,7 @@ def _estimates(rows: list[dict[str, Any]], notes: Mapping[str, Any]) -> None:
     columns = [
         "",
         "estimate",
-        f"{level:.4g} interval",
+        f"{100 * level:.3g} % interval",
         "n",
         "method",
         *(["P(A > B)", "verdict"] * ("verdict" in rows[0])),

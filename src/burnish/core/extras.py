@@ -14,6 +14,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "graphs": ("torch_geometric",),
     "mesh": ("trimesh",),
     "inspect": ("inspect_ai",),
+    "overlap": ("rensa",),
     "serve": ("fastapi", "uvicorn", "sse_starlette"),
     "workspaces": (
         "tree_sitter",

@@ -22,6 +22,8 @@ from burnish.core.errors import BadInput
 MOST_BYTES = 16 * 2**20
 """Of one JSON file; a task takes a few thousand."""
 MOST_FILES = 100_000
+MOST_IN_ALL = 2**30
+"""Bytes of JSON that one archive may unpack to."""
 
 _TASK = re.compile(r"(?:^|.*/)instances/([^/]+)\.json")
 _VERDICT = re.compile(r"(?:^|.*/)judge?ments?/([^/]+)/([^/]+(?:/[^/]+)?)/([^/]+)\.json")
@@ -208,20 +210,29 @@ def _json_files(place: Path) -> Iterator[tuple[str, bytes | str]]:
 
 
 def _tarred(place: Path) -> Iterator[tuple[str, bytes | str]]:
+    total = 0
     with tarfile.open(place) as archive:
         for number, member in enumerate(archive):
             if number > MOST_FILES:
                 raise BadInput(f"{place} holds more than {MOST_FILES} files", "unpack what is needed of it")
             if member.isfile() and member.name.endswith(".json"):
+                total += min(member.size, MOST_BYTES)
+                _check_total(place, total)
                 file = archive.extractfile(member) if member.size <= MOST_BYTES else None
                 yield member.name.removeprefix("./"), _TOO_LARGE if file is None else file.read()
 
 
 def _zipped(place: Path) -> Iterator[tuple[str, bytes | str]]:
     with zipfile.ZipFile(place) as archive:
-        for member in archive.infolist()[:MOST_FILES]:
-            if member.filename.endswith(".json"):
-                yield member.filename, _TOO_LARGE if member.file_size > MOST_BYTES else archive.read(member)
+        members = [member for member in archive.infolist()[:MOST_FILES] if member.filename.endswith(".json")]
+        _check_total(place, sum(min(member.file_size, MOST_BYTES) for member in members))
+        for member in members:
+            yield member.filename, _TOO_LARGE if member.file_size > MOST_BYTES else archive.read(member)
+
+
+def _check_total(place: Path, size: int) -> None:
+    if size > MOST_IN_ALL:
+        raise BadInput(f"{place} holds more than {MOST_IN_ALL} bytes of JSON", "unpack what is needed of it")
 
 
 _TOO_LARGE = f"is larger than {MOST_BYTES} bytes"

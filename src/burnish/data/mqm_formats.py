@@ -249,8 +249,11 @@ def _common(record: Any) -> dict[str, Any]:
     }
     if not all(isinstance(common[key], str) for key in ("source", "hypothesis", "system_id")):
         raise ValueError("source, hypothesis and system are not all text")
+    common["errors"] = [
+        {"is_source_error": False, "category": "", "severity": "", **error} for error in common["errors"]
+    ]
     for error in common["errors"]:
-        side = common["source" if error.get("is_source_error") else "hypothesis"]
+        side = common["source" if error["is_source_error"] else "hypothesis"]
         if not 0 <= int(error["start"]) <= int(error["end"]) <= len(side):
             raise ValueError(
                 f"the span {error['start']} to {error['end']} is not inside its text of {len(side)} characters"

@@ -93,7 +93,7 @@ def _text(value: Any) -> str:
         if isinstance(turn, str):
             turns.append(turn)
         elif isinstance(turn, dict) and isinstance(turn.get("content"), str):
-            turns += [turn["content"]] if turn.get("role", "user") == "user" else []
+            turns += [turn["content"]] if turn.get("role") in (None, "user", "human") else []
         else:
             raise ValueError("a turn has no content")
     return "\n".join(turns)

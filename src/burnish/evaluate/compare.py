@@ -40,6 +40,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import pyarrow as pa
 from pydantic import Field, model_validator
 
 from burnish.core.errors import BadInput
@@ -156,6 +157,11 @@ class Compare(LogAnalysis):
         if b is not None:
             one = select(first, measure, one_of("model", models(first), self.model_a, "--model-a", str(a)))
             other = select(second, measure, one_of("model", models(second), self.model_b, "--model-b", str(b)))
+            if one.model == other.model:
+                told = (a.name, b.name) if a.name != b.name else ("first log", "second log")
+                one, other = (
+                    replace(x, model=f"{x.model} ({name})") for x, name in zip((one, other), told, strict=True)
+                )
             return [_aligned(one, other)], notes
         found = {name: select(first, measure, name) for name in models(first)}
         if self.model_a or self.model_b:
@@ -251,14 +257,11 @@ def _cells(a: Items, b: Items) -> tuple[int, int, int, int]:
     return both, int(a.means.sum()) - both, int(b.means.sum()) - both, int(((a.means == 0) & (b.means == 0)).sum())
 
 
-def _items(pairs: list[tuple[Items, Items, list[str]]]) -> list[dict[str, Any]]:
-    """Every item of every model once."""
-    rows = {}
-    for pair in pairs:
-        for items in pair[:2]:
-            for item, mean, runs in zip(items.ids, items.means.tolist(), items.runs, strict=True):
-                rows[items.model, item] = {"item_id": item, "model": items.model, "score": mean, "runs": len(runs)}
-    return list(rows.values())
+def _items(pairs: list[tuple[Items, Items, list[str]]]) -> pa.Table:
+    """Every item of every model once, of those that some pair shares."""
+    whole = pa.concat_tables([items.table() for pair in pairs for items in pair[:2]])
+    kept = whole.group_by(whole.column_names[:3], use_threads=False).aggregate([("score", "first"), ("runs", "first")])
+    return kept.rename_columns(whole.column_names)
 
 
 def _row(
@@ -266,8 +269,6 @@ def _row(
 ) -> dict[str, Any]:
     found = result.interval
     names = ("A", "B") if a is None or b is None else (a.model, b.model)
-    if names[0] == names[1]:
-        names = (f"{names[0]} (first log)", f"{names[1]} (second log)")
     verdict = (
         f"{names[0]} is better" if found.low > 0 else f"{names[1]} is better" if found.high < 0 else "cannot be told"
     )

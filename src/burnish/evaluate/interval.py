@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+import pyarrow as pa
 from pydantic import Field, model_validator
 
 from burnish.core.errors import BadInput
@@ -98,6 +99,7 @@ class Interval(LogAnalysis):
         "clopper-pearson",
         "wald",
         "student-t",
+        "logit-t",
         "bootstrap",
         "bayes",
         "miller",
@@ -202,7 +204,9 @@ class Interval(LogAnalysis):
             raise BadInput(f"{file}: none of its {len(scores)} rows has a score", "the runs may have ended with errors")
         chosen = [one_of("measure", known, self.measure, "--measure", file)] if self.measure else known
         wanted = [one_of("model", there, self.model, "--model", file)] if self.model else there
-        kept, faults, rows = [], [], []
+        kept: list[pa.Table] = []
+        faults: list[BadInput] = []
+        rows: list[dict[str, Any]] = []
         for model in wanted:
             for measure in chosen:
                 try:
@@ -211,13 +215,10 @@ class Interval(LogAnalysis):
                 except BadInput as error:
                     faults.append(error)
                     continue
-                kept += [
-                    {"item_id": item, "model": model, "measure": measure, "score": mean, "runs": len(runs)}
-                    for item, mean, runs in zip(items.ids, items.means.tolist(), items.runs, strict=True)
-                ]
+                kept.append(items.table())
         if not rows:
             raise faults[0]
-        run.items(kept)
+        run.items(pa.concat_tables(kept))
         notes = [error.problem for error in faults]
         return rows, notes
 
@@ -272,7 +273,7 @@ class Interval(LogAnalysis):
             n = np.bincount(labels, items.sizes).astype(int)
             why = WHY["clusters" if grouped else "runs"].format(clusters=len(k), runs=runs)
             return clustered(k, n, "bayes" if auto else self.method, self.level), why if auto else WHY["asked"]
-        if items.binary:
+        if items.binary and self.method != "logit-t":
             if self.method in CLUSTERED:
                 raise BadInput(
                     f"method {self.method} is for clusters or runs, and every item stands alone", "--cluster KEY"
@@ -280,7 +281,7 @@ class Interval(LogAnalysis):
             method = "beta" if auto else self.method
             why = WHY["counts"].format(n=len(items)) if auto else WHY["asked"]
             return proportion(int(items.successes.sum()), len(items), method, self.level), why
-        if not auto and self.method not in ("student-t", "bootstrap", "cluster-bootstrap"):
+        if not auto and self.method not in ("student-t", "logit-t", "bootstrap", "cluster-bootstrap"):
             raise BadInput(
                 f"method {self.method} is for scores of 0 and 1, and these are others", "auto, student-t or bootstrap"
             )
@@ -343,6 +344,8 @@ def _row(
     stated: Reported | None = None,
 ) -> dict[str, Any]:
     notes = [*(warnings or []), *([found.note] if found.note else [])]
+    if not found.low <= found.estimate <= found.high:
+        notes.append("the observed share lies outside: the posterior holds that no model is right always, or never")
     return {
         "label": "",
         "model": model,

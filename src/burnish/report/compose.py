@@ -115,6 +115,7 @@ def _run_sections(run: RunFolder) -> list[Section | None]:
         shown,
         run_page.request(run.manifest),
         run_page.metrics(run.manifest) if shown is None else None,
+        *run_page.remarks(run.manifest),
         run_page.rows_of(run.table),
         run_page.items(run.items) if shown is None else None,
         run_page.layers(run.layers, {}, {}, str(run.manifest.request.get("use", ""))),

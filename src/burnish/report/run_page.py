@@ -117,6 +117,15 @@ def metrics(manifest: Manifest) -> Section | None:
     return Section("What came out", table(rows, caption="Metrics of the run"))
 
 
+def remarks(manifest: Manifest) -> list[Section]:
+    """Metrics that are lists of sentences, each in a section of its own."""
+    return [
+        Section(words.title_of(name), listed(value))
+        for name, value in manifest.metrics.items()
+        if isinstance(value, list) and value and all(isinstance(one, str) for one in value)
+    ]
+
+
 # -- how it went along ------------------------------------------------------------------------------------------
 
 

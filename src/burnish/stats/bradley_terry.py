@@ -17,6 +17,7 @@ Source: Bradley and Terry, Biometrika 39 (1952); covariates as in Li et al., arX
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from scipy.special import expit
+from scipy.special import expit, ndtr, stdtrit
 
 from burnish.core.errors import BadInput, UnknownName
 from burnish.stats.checks import count_faults, level_faults
@@ -219,7 +220,7 @@ class Resampled:
         return self.interval(float(self.fit.coefficients[place]), self.coefficients[:, place])
 
     def interval(self, estimate: float, draws: FloatArray) -> Interval:
-        """The percentile interval of a figure from its values in the draws.
+        """The expanded percentile interval of a figure from its values in the draws.
 
         Raises:
             BadInput: it is undefined in more draws than lie beyond a bound.
@@ -235,9 +236,20 @@ class Resampled:
         notes = [f"undefined in {undefined} of {len(draws)} resamples, which were left out"] if undefined else []
         if units < _FEW:
             notes.append(f"only {units} clusters: bootstrap intervals of so few are usually too narrow")
-        low, high = np.quantile(defined, [(1 - self.level) / 2, (1 + self.level) / 2])
+        tail = _tail(self.level, units)
+        if tail * (len(defined) + 1) < 1:
+            notes.append("a bound is the most extreme resample: more draws may move it")
+        # Of B draws, a share p lies below the one with the rank p (B + 1); other definitions make few draws too narrow.
+        low, high = np.quantile(defined, [tail, 1 - tail], method="weibull")
         return Interval(
-            estimate, float(low), float(high), self.level, self.n, self.n_clusters, "percentile", "; ".join(notes)
+            estimate,
+            float(low),
+            float(high),
+            self.level,
+            self.n,
+            self.n_clusters,
+            "expanded percentile",
+            "; ".join(notes),
         )
 
 
@@ -266,15 +278,26 @@ def bootstrap(
     base = rows.player(anchor)
     start = np.concatenate([whole.strengths, whole.coefficients])
     share = np.full(rows.clusters, 1 / rows.clusters)
+    players = len(rows.players)
+    _, pair = np.unique(rows.first * players + rows.second, return_inverse=True)
     found = np.empty((draws, len(start)))
     for draw in range(draws):
         weight = rows.weight * rng.multinomial(rows.clusters, share)[rows.cluster]
         found[draw] = _newton(rows, weight, base, ridge, start)
-        found[draw, : len(rows.players)][~_linked(rows, weight, base)] = np.nan
-    players = len(rows.players)
+        if not np.bincount(pair, weight).all():  # only then can a player have lost its link
+            found[draw, :players][~_linked(rows, weight, base)] = np.nan
     return Resampled(
         whole, found[:, :players], found[:, players:], level, len(rows), rows.clusters if rows.clustered else None
     )
+
+
+def _tail(level: float, units: int) -> float:
+    """The share of draws below the lower bound: as if normal quantiles were Student's, and the variance unbiased.
+
+    Plain percentiles are too narrow by both. Source: Hesterberg, "What teachers should know about the bootstrap", The
+    American Statistician 69 (2015), the expanded percentile interval.
+    """
+    return float(ndtr(-math.sqrt(units / (units - 1)) * stdtrit(units - 1, (1 + level) / 2)))
 
 
 def _newton(rows: Comparisons, weight: FloatArray, base: int, ridge: float, start: FloatArray) -> FloatArray:

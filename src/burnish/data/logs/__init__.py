@@ -31,6 +31,7 @@ FORMATS = {
     "deepeval": deepeval.read,
     "arena-hard": judgments.read_arena,
     "alpaca-eval": judgments.read_alpaca,
+    "alpaca-leaderboard": judgments.read_leaderboard,
     "mqm-ratings": mqm.read_ratings,
     "mqm-segments": mqm.read_segments,
     "csv": tabular.read_text,
@@ -42,6 +43,10 @@ FORMATS = {
 
 INSIDE = ("items.parquet", "samples_*.jsonl", "*.eval", "results_*.json")
 """What is looked for in a folder, the first that there is."""
+
+
+SHAPES = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, StopIteration, TypeError, ValueError)
+"""What is raised where a file's values are not of the kinds that its format has."""
 
 
 def read_log(path: str | Path, *, cluster: str = "", columns: Mapping[str, str] | None = None) -> Scores:
@@ -64,7 +69,12 @@ def read_log(path: str | Path, *, cluster: str = "", columns: Mapping[str, str] 
     ask = Ask(cluster, dict(columns or {}))
     if ask.columns and name not in ("csv", "parquet", "jsonl", "json"):
         raise BadInput(f"{path}: columns can be named for plain tables, and this is {name}")
-    return FORMATS[name](place, ask).scores()
+    try:
+        return FORMATS[name](place, ask).scores()
+    except SHAPES as error:
+        # Files of other tools come in versions that nobody has seen yet: what does not fit is their fault, in one line.
+        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise BadInput(f"{path}: {name}: is damaged, or of a version that is not known ({told})") from error
 
 
 def recognise(path: Path) -> tuple[str, Path]:
@@ -168,6 +178,8 @@ def _table(text: str) -> str:
     names = text.partition("\n")[0].strip().split("\t")
     if {"system", "rater", "category", "severity", "target"} <= set(names):
         return "mqm-ratings"
+    if {"win_rate", "standard_error", "n_total"} <= set(text.partition("\n")[0].strip().split(",")):
+        return "alpaca-leaderboard"
     words = text.partition("\n")[0].split()
     if len(words) == 3 and {"system", "seg_id"} <= set(words):
         return "mqm-segments"

@@ -72,6 +72,12 @@ class Items:
         """Right runs of every item, (items,); only where scores are 0 and 1."""
         return np.array([round(sum(runs)) for runs in self.runs])
 
+    def table(self) -> pa.Table:
+        """A row an item: item_id, model, measure, score (the mean of its runs), runs."""
+        names = {"model": self.model, "measure": self.measure}
+        same = {name: pa.array([value] * len(self)) for name, value in names.items()}
+        return pa.table({"item_id": pa.array(self.ids), **same, "score": self.means, "runs": self.sizes})
+
     def take(self, places: Sequence[int]) -> Items:
         """Some of the items, in that order."""
         parts: dict[str, Any] = {
@@ -125,7 +131,10 @@ def select(scores: Scores, measure: str, model: str, subset: str | None = None) 
     Raises:
         BadInput: none of its items has a score.
     """
-    rows = [row for row in scores.rows() if row["model"] == model and (subset is None or row.get("subset") == subset)]
+    there = scores.table.column_names
+    needed = ("item_id", "model", "subset", "content", "cluster", "prompt_hash", measure)
+    table = scores.table.select([name for name in needed if name in there])
+    rows = [row for row in table.to_pylist() if row["model"] == model and subset in (None, row.get("subset"))]
     groups: dict[tuple[str, str], list[dict]] = {}
     for row in rows:
         groups.setdefault((row["item_id"], row.get("content") or ""), []).append(row)

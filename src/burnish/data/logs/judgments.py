@@ -6,15 +6,17 @@ sides swapped; its two games are two runs of one item, never two items. `weight`
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from burnish.data.logs.log import Ask, Log, cluster_of
-from burnish.data.logs.stream import JsonFile, lines
+from burnish.data.logs.log import Ask, Log, Reported, cluster_of, score
+from burnish.data.logs.stream import JsonFile, lines, text
 
 ARENA = "Arena-Hard judgments"
 ALPACA = "AlpacaEval annotations"
+BOARD = "AlpacaEval leaderboard"
 LABELS = ("uid", "category", "cluster", "judge", "baseline")
 """What of a record can be a cluster."""
 
@@ -63,10 +65,10 @@ def _game(log: Log, number: int, game: Any, *, baseline_is_a: bool) -> tuple[flo
     verdict = game.get("score") if isinstance(game, Mapping) else None
     if verdict is None:
         return None, None
-    text = str(verdict).strip("[] ").upper()
-    if text not in VERDICTS:
+    said = str(verdict).strip("[] ").upper()
+    if said not in VERDICTS:
         raise log.refuse(f"line {number} has the verdict {verdict!r}", "one of " + ", ".join(list(VERDICTS)[:5]))
-    a, weight = VERDICTS[text]
+    a, weight = VERDICTS[said]
     return (1 - a if baseline_is_a else a), weight
 
 
@@ -89,4 +91,22 @@ def read_alpaca(path: Path, ask: Ask) -> Log:
         )
     if invalid:
         log.warn(f"{invalid} preferences are missing or outside 1 to 2, and count as unscored")
+    return log
+
+
+def read_leaderboard(path: Path, ask: Ask) -> Log:
+    """The leaderboard CSV: win rates in percent with their standard errors, over `n_total` instructions."""
+    log = Log(BOARD, path, "AlpacaEval")
+    log.figures_only = True
+    errors = {"win_rate": "standard_error", "length_controlled_winrate": "lc_standard_error"}
+    with text(path) as file:
+        for row in csv.DictReader(file):
+            model, total = next(iter(row.values())), score(row["n_total"])
+            for measure, error in errors.items():
+                rate, stderr = score(row.get(measure)), score(row.get(error))
+                if rate is not None:
+                    n = None if total is None else int(total)
+                    stated = None if stderr is None else stderr / 100
+                    log.reported.append(Reported(model, log.task, measure, rate / 100, stated, n))
+    log.warn("the file holds figures and no items: give annotations.json for comparisons")
     return log

@@ -52,12 +52,14 @@ def read_samples(path: Path, ask: Ask) -> Log:
             row["cluster"] = cluster_of(ask, log, mapping(line.get("doc")))
     model = _beside(log, path)
     single = len(filters) == 1
-    for (doc, content), row in found.items():
+    documents = len(found)
+    while found:
+        (doc, content), row = found.popitem()
         values = {name.partition(",")[0] if single else name: value for name, value in row["values"].items()}
         log.add(doc, model, values, cluster=row.get("cluster"), prompt_hash=row["prompt"])["content"] = content
     if not single and filters:
         log.warn(
-            f"{sum(filters.values())} lines are {len(found)} documents through {len(filters)} filters "
+            f"{sum(filters.values())} lines are {documents} documents through {len(filters)} filters "
             f"({listed(sorted(filters))}): every filter is a measure of its own"
         )
     if again:

@@ -31,7 +31,7 @@ GRADES = {
 }
 """Grades in words. C, I, P and N are Inspect's: correct, incorrect, partial, no answer."""
 
-FACTS = frozenset({"content", "prompt_hash", "weight", "rater"})
+FACTS = frozenset({"content", "prompt_hash", "weight", "rater", "measure", "runs"})
 """Columns of a log's scores that are neither labels nor measures."""
 
 

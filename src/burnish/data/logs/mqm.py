@@ -7,12 +7,11 @@ An MQM score is minus the sum of the errors' weights, by the most specific rule:
 from __future__ import annotations
 
 import csv
-import io
 from collections import Counter
 from pathlib import Path
 
 from burnish.data.logs.log import Ask, Log, cluster_of, listed
-from burnish.data.logs.stream import opened
+from burnish.data.logs.stream import text
 
 RATINGS = "MQM ratings"
 SEGMENTS = "MQM segment scores"
@@ -49,8 +48,8 @@ def read_ratings(path: Path, ask: Ask) -> Log:
     facts: dict[tuple[str, str, str], dict[str, str]] = {}
     unknown: Counter[str] = Counter()
     planted = 0
-    with opened(path) as raw:
-        rows = csv.DictReader(io.TextIOWrapper(raw, "utf-8-sig"), delimiter="\t", quoting=csv.QUOTE_NONE)
+    with text(path) as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         segment = next(name for name in ("globalSegId", "seg_id") if name in (rows.fieldnames or ()))
         for row in rows:
             if None in row or None in row.values():
@@ -90,8 +89,7 @@ def read_ratings(path: Path, ask: Ask) -> Log:
 def read_segments(path: Path, ask: Ask) -> Log:
     """Lines of system, score and segment, separated by blanks; "None" is a segment that was not rated."""
     log = Log(SEGMENTS, path)
-    with opened(path) as raw:
-        lines = io.TextIOWrapper(raw, "utf-8-sig")
+    with text(path) as lines:
         names = next(lines).split()
         place = {name: names.index(name) for name in ("system", "seg_id")}
         measure = next(name for name in names if name not in place)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from burnish.core.errors import BadInput
 
@@ -23,6 +24,13 @@ def opened(path: Path) -> AbstractContextManager[BinaryIO]:
     with path.open("rb") as file:
         packed = file.read(2) == GZIP
     return cast(AbstractContextManager[BinaryIO], gzip.open(path, "rb") if packed else path.open("rb"))
+
+
+@contextmanager
+def text(path: Path) -> Iterator[TextIO]:
+    """A file's text, without the mark that some programs write before it; line ends are left as they are."""
+    with opened(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
+        yield file
 
 
 def head(path: Path, size: int = CHUNK) -> bytes:
@@ -87,11 +95,8 @@ class JsonFile:
         Raises:
             BadInput: it is not JSON.
         """
-        import io
-
         try:
-            with opened(self.path) as raw:
-                self._file = io.TextIOWrapper(raw, encoding="utf-8-sig")
+            with text(self.path) as self._file:
                 if self._peek() != "{":
                     return self._value()
                 return dict(self._members())

@@ -7,7 +7,6 @@ one item and every numeric column is a model. `columns` says which column is wha
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,14 +15,16 @@ from typing import Any
 
 from burnish.core.errors import BadInput
 from burnish.data.logs.log import FACTS, Ask, Log, listed, missing, score
-from burnish.data.logs.stream import lines, opened
+from burnish.data.logs.stream import lines, text
 
 NAME = "table"
 OURS = ("item_id", "model", "score", "epoch", "cluster", "subset", "content", "weight", "status")
 """What columns can be mapped to."""
 
-IDS = ("item_id", "sample_id", "question_id", "doc_id", "instance_id", "task_id", "prompt_id", "example_id")
-IDS += ("problem_id", "id", "uid", "index", "question", "item", "problem", "task", "prompt", "example", "")
+IDS = (
+    *("item_id", "sample_id", "question_id", "doc_id", "instance_id", "task_id", "prompt_id", "example_id"),
+    *("problem_id", "id", "uid", "index", "question", "item", "problem", "task", "prompt", "example", ""),
+)
 """Names of columns that name items, the surest first; the last is the index that pandas writes."""
 
 ONE = "one model"
@@ -36,13 +37,12 @@ def read_text(path: Path, ask: Ask) -> Log:
     Raises:
         BadInput: a row has another number of cells than the header; names its line.
     """
-    with opened(path) as raw:
-        text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
+    with text(path) as file:
         try:
-            first = text.readline()
+            first = file.readline()
             delimiter = max(",\t;", key=first.count)
             names = next(csv.reader([first], delimiter=delimiter), [])
-            rows = csv.reader(text, delimiter=delimiter)
+            rows = csv.reader(file, delimiter=delimiter)
             cells = [(rows.line_num + 1, row) for row in rows if row]
         except (UnicodeDecodeError, csv.Error) as error:
             raise BadInput(f"{path}: is not a table of text: {error}") from None

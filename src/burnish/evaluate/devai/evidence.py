@@ -201,7 +201,7 @@ def assemble(pieces: Sequence[Piece], most: int) -> tuple[str, list[dict[str, An
     cited: list[dict[str, Any]] = []
     for piece, head, text, size, room in zip(pieces, heads, texts, sizes, share(sizes, most), strict=True):
         kept = text if room == size else keep_ends(text, room - count_tokens(head) - 1)
-        if text and not kept:
+        if room < size and not kept:
             continue
         parts.append(head + kept)
         if piece.path:

@@ -79,7 +79,7 @@ class Judge(Evaluation):
     verdict: Literal["text", "logprobs"] = "text"
     """Read the verdict from the reply, or compare the likelihoods of yes and no (models in this process)."""
     votes: Annotated[int, Field(ge=1)] = 1
-    """Replies asked for each verdict; the paper takes one."""
+    """Replies asked for each verdict; one, which temperature 0 makes repeatable."""
     threshold: Annotated[float, Field(ge=0.5, lt=1)] = 0.5
     """Share of the votes that a verdict has to exceed; the paper's code."""
     temperature: Annotated[float, Field(ge=0)] = 0.0
@@ -199,16 +199,16 @@ class Judge(Evaluation):
         sampling = Sampling(temperature=self.temperature, max_tokens=self.answer)
         trails = [Trail(one, self._chosen()) for one in requirements]
         if self.workflow == "planning" and not self.modules:
-            self._plan(trails, judge, sampling, run)
+            self._plan(scene, trails, judge, sampling, run)
 
         locating = [trail for trail in trails if "locate" in trail.modules and scene.workspace.files()]
-        chats = [prompts.locate(trail.requirement.criteria, scene.tree, self.files) for trail in locating]
+        chats = [prompts.locate(scene.task, trail.requirement, scene.tree, self.files) for trail in locating]
         for trail, reply in zip(locating, judge.generate(chats, sampling, run) if chats else [], strict=True):
             trail.replies.append(reply)
             scene.resolve(trail, prompts.proposals(reply.text, self.files))
         summaries: dict[int, str] = {}
         recalling = [trail for trail in trails if "trajectory" in trail.modules and scene.steps]
-        chats = [prompts.retrieve(trail.requirement.criteria, scene.trajectory) for trail in recalling]
+        chats = [prompts.retrieve(scene.task, trail.requirement, scene.trajectory) for trail in recalling]
         for trail, reply in zip(recalling, judge.generate(chats, sampling, run) if chats else [], strict=True):
             trail.replies.append(reply)
             summaries[trail.requirement.number] = reply.text
@@ -221,7 +221,7 @@ class Judge(Evaluation):
             text, cited, tokens = assemble(trail.pieces, self.evidence)
             found.append((trail, cited, tokens))
             weighed = self.verdict == "logprobs"
-            questions.append(prompts.judge(trail.requirement.criteria, text, weighed=weighed))
+            questions.append(prompts.judge(scene.task, trail.requirement, text, weighed=weighed))
         if self.verdict == "logprobs":
             judgments = weigh(judge, questions, prompts.ANSWERS, run)
         else:
@@ -233,8 +233,8 @@ class Judge(Evaluation):
             for (trail, cited, tokens), judgment in zip(found, judgments, strict=True)
         ]
 
-    def _plan(self, trails: Sequence[Trail], judge: LLM, sampling: Sampling, run: Run) -> None:
-        chats = [prompts.plan(trail.requirement.criteria) for trail in trails]
+    def _plan(self, scene: Scene, trails: Sequence[Trail], judge: LLM, sampling: Sampling, run: Run) -> None:
+        chats = [prompts.plan(scene.task, trail.requirement) for trail in trails]
         for trail, reply in zip(trails, judge.generate(chats, sampling, run), strict=True):
             trail.replies.append(reply)
             chosen = prompts.chosen(reply.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from burnish.data.devai import Requirement, Task
 from burnish.llm.client import Message
 from burnish.llm.judge import Rubric
 
@@ -39,7 +40,7 @@ _SYSTEM = (
 )
 
 
-def judge(criteria: str, evidence: str, *, weighed: bool) -> list[Message]:
+def judge(task: Task, one: Requirement, evidence: str, *, weighed: bool) -> list[Message]:
     """Is the requirement satisfied?"""
     if weighed:
         form = "Is the requirement satisfied? Answer with one word, yes or no."
@@ -49,32 +50,32 @@ def judge(criteria: str, evidence: str, *, weighed: bool) -> list[Message]:
             "the files that show it."
         )
     shown = evidence or "(no evidence was gathered)"
-    return _chat(f"Evidence:\n{shown}\n\nRequirement: {RUBRIC.defuse(criteria)}\n\n{form}")
+    return _chat(f"Evidence:\n{shown}\n\n{_asked(task, one)}\n\n{form}")
 
 
-def locate(criteria: str, tree: str, most: int) -> list[Message]:
+def locate(task: Task, one: Requirement, tree: str, most: int) -> list[Message]:
     """Which files matter?"""
     return _chat(
-        f"Files of the workspace:\n{tree}\n\nRequirement: {RUBRIC.defuse(criteria)}\n\nWhich files or folders have to be "
+        f"Files of the workspace:\n{tree}\n\n{_asked(task, one)}\n\nWhich files or folders have to be "
         f"looked at to decide whether the requirement is satisfied? Name at most {most}, the most important first, each on "
         "its own line between dollar signs, like $src/example.py$. Name only what is listed above."
     )
 
 
-def retrieve(criteria: str, trajectory: str) -> list[Message]:
+def retrieve(task: Task, one: Requirement, trajectory: str) -> list[Message]:
     """What does the trajectory say about the requirement?"""
     return _chat(
-        f"Steps of the developing agent, the latest last:\n{trajectory}\n\nRequirement: {RUBRIC.defuse(criteria)}\n\nSay in "
+        f"Steps of the developing agent, the latest last:\n{trajectory}\n\n{_asked(task, one)}\n\nSay in "
         "a few sentences what these steps show about the requirement: what was done last, what the environment answered, "
         "and which files were written. The last mention counts. Give no verdict."
     )
 
 
-def plan(criteria: str) -> list[Message]:
+def plan(task: Task, one: Requirement) -> list[Message]:
     """Which evidence should be gathered?"""
     listed = "\n".join(f"[{name}]: {_ABOUT[module]}" for name, module in ACTIONS.items())
     return _chat(
-        f"Requirement: {RUBRIC.defuse(criteria)}\n\nChoose what to look at before judging it:\n{listed}\n\nName what you "
+        f"{_asked(task, one)}\n\nChoose what to look at before judging it:\n{listed}\n\nName what you "
         "choose in square brackets, each on its own line, in the order in which it should be done. Choose as few as will do."
     )
 
@@ -90,6 +91,11 @@ def proposals(reply: str, most: int) -> list[str]:
     """The paths that a reply names between dollar signs, each once."""
     found = [match.strip() for match in re.findall(r"\$([^$\n]{1,400})\$", reply)]
     return list(dict.fromkeys(path for path in found if path))[:most]
+
+
+def _asked(task: Task, one: Requirement) -> str:
+    """The requirement. Its task and number make every question its own, so that no answer is counted twice."""
+    return f"Requirement {one.number} of the task {RUBRIC.defuse(task.name)}: {RUBRIC.defuse(one.criteria)}"
 
 
 def _chat(text: str) -> list[Message]:

@@ -150,7 +150,7 @@ class Report(Analysis):
         return {**_row(name, found), "count": sum(value for value in values if value is not None)}
 
     def _function(self, values: Any, statistic: Any, tasks: list[str]) -> Interval | None:
-        """None where the statistic is not defined, as when one side says the same of everything."""
+        """None where the statistic is not defined: on a single task, or when one side says the same of everything."""
         try:
             return bootstrap(values, statistic, clusters=tasks, level=self.level)
         except BadInput:
@@ -223,7 +223,7 @@ def _count(name: str, value: float | None) -> dict[str, Any]:
 
 def _row(name: str, interval: Interval | None) -> dict[str, Any]:
     if interval is None:
-        return {**_count(name, None), "note": "not defined: a side says the same of everything"}
+        return {**_count(name, None), "note": "not defined: a single task, or a side that says the same of everything"}
     return {
         "measure": name,
         "estimate": interval.estimate,
@@ -250,13 +250,17 @@ def _only(judgments: Judgments, agent: str) -> bool:
 
 
 def _shown(measured: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        row["measure"]: row["estimate"]
-        if row["low"] is None
-        else {end: row[end] for end in ("estimate", "low", "high")}
-        for row in measured
-        if row["estimate"] is not None
-    }
+    """For the run's metrics: counts as whole numbers, the rest with their bounds."""
+    found: dict[str, Any] = {}
+    for row in measured:
+        estimate = row["estimate"]
+        if estimate is None:
+            continue
+        if row["low"] is None:
+            found[row["measure"]] = int(estimate) if row["measure"] != "always_no" else estimate
+        else:
+            found[row["measure"]] = {end: row[end] for end in ("estimate", "low", "high")}
+    return found
 
 
 def _beside(row: dict[str, Any]) -> str:

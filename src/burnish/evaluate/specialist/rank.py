@@ -128,9 +128,10 @@ class SpecialistRank(Analysis):
         if self.merge:
             systems = list({base_system(system): system for system in reversed(systems)}.values())[::-1]
         segments = list(dict.fromkeys(segment for _, segment in shared))
-        if len(systems) < 2 or len(segments) < 2:
+        count = len(systems)
+        if count < 2 or len(segments) < 2:
             raise BadInput(
-                f"{model} and the human scores share {len(systems)} systems and {len(segments)} segments",
+                f"{model} and the human scores share {count} systems and {len(segments)} segments",
                 "two of each are needed; system and segment names must be the same in both",
             )
         left, right = (
@@ -140,9 +141,11 @@ class SpecialistRank(Analysis):
         left[np.isnan(right)], right[np.isnan(left)] = np.nan, np.nan
         whole = np.isfinite(left).all(axis=1)
         if whole.sum() < 2:
-            raise BadInput(f"{model}: only {whole.sum()} segment has scores of all systems", "score more of them")
+            raise BadInput(
+                f"{model}: {whole.sum()} of {len(segments)} segments have scores of all {count} systems, and two are needed",
+                "score every system's translation of a segment (`specialist judge` with --each -1)",
+            )
         both = np.concatenate([left[whole], right[whole]], axis=1)
-        count = len(systems)
         constant = np.isnan(kendall(*np.split(both.mean(axis=0), 2)))
         tau = None if constant else self._interval(both, lambda m: _by_resample(m, count, kendall))
         pairwise = self._interval(both, lambda m: _by_resample(m, count, pairwise_accuracy))
