@@ -24,6 +24,9 @@ from burnish.stats.unpaired import unpaired_clustered
 fixed = settings(derandomize=True, deadline=None, max_examples=25)
 TABLES = st.tuples(*[st.integers(0, 30)] * 4).filter(any)
 HARD = [
+    (228, 6328, 0, 0),
+    (170, 204, 0, 0),
+    (2, 384, 0, 15929),
     (2, 1, 0, 0),
     (5, 3, 1, 1),
     (20, 0, 0, 0),

@@ -33,8 +33,12 @@ _BOX = ((-16.0, 16.0), (-12.0, 6.0))
 _DRAWS = 10_000
 _SUMMED = 64
 """Counts up to which a rising factorial is a sum of logarithms rather than a difference of log-gammas."""
-_NODES = 40
-"""Where a sum over many distinct counts is computed; in between it is interpolated."""
+_DISTINCT = 10
+"""Distinct large counts up to which each is computed at every point."""
+_SPACING = 0.5
+"""In log a, at most, where a sum over many distinct counts bends; it is computed there, and interpolated between."""
+_NODES = 20
+"""At least so many values of log a for each stretch of it."""
 
 
 def clustered(
@@ -158,14 +162,25 @@ class _Rising:
         found = np.zeros_like(a)
         for j, count in enumerate(self.steps):
             found += count * np.log(a + j)
-        if len(self.large) > _NODES // 4:
+        if len(self.large) > _DISTINCT:
             # Many distinct counts: their sum is one smooth function of log a, so it is interpolated.
             log_a = np.log(a)
-            nodes = np.linspace(log_a.min(), log_a.max(), _NODES)
+            nodes = self._nodes(float(log_a.min()), float(log_a.max()))
             found += CubicSpline(nodes, self._beyond(np.exp(nodes)))(log_a)
         elif len(self.large):
             found += self._beyond(a)
         return found
+
+    def _nodes(self, low: float, high: float) -> FloatArray:
+        """Values of log a: dense where a is of the size of the counts, for there the sum bends; outside it is straight."""
+        start, stop = np.clip([-4.0, np.log(self.large[-1]) + 3], low, high)
+        inside = int((stop - start) / _SPACING) + _NODES
+        parts = [
+            np.linspace(low, start, _NODES, endpoint=False) if start > low else np.empty(0),
+            np.linspace(start, stop, inside, endpoint=False) if stop > start else np.empty(0),
+            np.linspace(stop, high, _NODES) if high > stop else np.array([high]),
+        ]
+        return np.concatenate(parts)
 
     def _beyond(self, a: FloatArray) -> FloatArray:
         """The part of the large counts that lies above `_SUMMED`."""

@@ -6,7 +6,7 @@ its own threshold; theta_A, theta_B ~ U(0, 1); rho = 2 Beta(4, 2) - 1.
 
 The paper's code draws 10,000 times from the prior and weighs the draws by the likelihood. From about 100 items on only
 a few draws carry all the weight (1 to 3 of them at 1000 items), so that its interval is a few random points. Here the
-posterior is summed on a lattice in (difference and mean of the two thresholds, atanh rho): no draws, as exact for 3
+posterior is summed on a lattice in (difference of the two thresholds, a level between them, atanh rho): no draws, as exact for 3
 items as for 20,000, and the same for A against B as for B against A.
 """
 
@@ -33,8 +33,10 @@ Method = Literal["probit", "tango", "wald", "bootstrap"]
 Table = tuple[int, int, int, int]
 """Both right, only A right, only B right, neither."""
 
-_POINTS = (40, 28, 32)
-"""Lattice points in difference of thresholds, mean of thresholds, and atanh of the correlation."""
+_POINTS = (48, 36, 32)
+"""Lattice points in the difference of the thresholds, in a level between them, and in atanh of the correlation."""
+_STEEP = 6.0
+"""Correlations tanh(-6) to tanh(6) are tried for the first box."""
 _REACH = 6.0
 """Half the width of the first box, in rough standard errors."""
 _DRAWS = 10_000
@@ -129,28 +131,29 @@ def mcnemar(only_a: int, only_b: int, mid: bool = True) -> float:
 
 def _probit(table: Table, level: float) -> tuple[float, float, float, float]:
     """Lower bound, upper bound, P(A > B) and mean of the posterior of theta_A - theta_B."""
-    lattice = fill(lambda axes: _log_posterior(table, axes), _first_box(table), _POINTS)
-    gaps, means = lattice.axes[0], lattice.axes[1]
-    # Summed over the correlation; then, for each mean, a spline of the probability of at most each gap.
+    tilt, box = _start(table)
+    lattice = fill(lambda axes: _log_posterior(table, tilt, axes), box, _POINTS)
+    gaps, levels = lattice.axes[0], lattice.axes[1]
+    # Summed over the correlation; then, for each level, a spline of the probability of at most each gap.
     mass = lattice.mass.sum(axis=2)
     cumulative = CubicSpline(gaps, mass / (gaps[1] - gaps[0])).antiderivative()
     total = float(cumulative(gaps[-1]).sum())
-    columns = np.arange(len(means))
-    # Where each mean's gap was last found: the next one is near.
-    at = np.full(len(means), (gaps[0] + gaps[-1]) / 2)
+    columns = np.arange(len(levels))
+    # Where each level's gap was last found: the next one is near.
+    at = np.full(len(levels), (gaps[0] + gaps[-1]) / 2)
 
     def below(delta: float) -> float:
         """Posterior probability of theta_A - theta_B <= delta."""
-        at[:] = _gap(delta, means, at, gaps[0], gaps[-1])
+        at[:] = _gap(delta, tilt, levels, at, gaps[0], gaps[-1])
         piece = np.clip(((at - gaps[0]) / (gaps[1] - gaps[0])).astype(int), 0, len(gaps) - 2)
         x = at - gaps[piece]
-        values = np.zeros(len(means))
+        values = np.zeros(len(levels))
         for coefficient in cumulative.c:
             values = values * x + coefficient[piece, columns]
         return float(values.sum()) / total
 
-    up, down = means + gaps[:, None] / 2, means - gaps[:, None] / 2
-    differences = special.ndtr(up) - special.ndtr(down)
+    a, b = _thresholds(gaps[:, None], levels, tilt)
+    differences = special.ndtr(a) - special.ndtr(b)
     mean = float((differences * mass).sum())
     bounds = [_root(below, share, differences, mass) for share in ((1 - level) / 2, (1 + level) / 2)]
     return bounds[0], bounds[1], min(max(1 - below(0.0), 0.0), 1.0), mean
@@ -172,10 +175,20 @@ def _root(below: Callable[[float], float], share: float, values: FloatArray, mas
     return float(brentq(lambda x: below(x) - share, low, high, xtol=1e-3 * width, rtol=1e-10))
 
 
-def _log_posterior(table: Table, axes: Sequence[FloatArray]) -> FloatArray:
-    """Log posterior density, up to a constant, on the lattice of (mu_A - mu_B, their mean, atanh rho)."""
-    gap, mean, fisher = axes
-    a, b = mean + gap[:, None] / 2, mean - gap[:, None] / 2
+def _thresholds(gap: FloatArray, level: FloatArray, tilt: float) -> tuple[FloatArray, FloatArray]:
+    """mu_A and mu_B, from their difference and a level between them: their mean, or with a tilt nearer to one of them.
+
+    Where one rate is known far better than the other (one model right on every item), the better known threshold has to
+    be an axis of its own, or the posterior is a thin ridge across the lattice. A tilt of 1/2 makes the level mu_B, one of
+    -1/2 makes it mu_A; between them theta_A - theta_B rises with the gap at every level.
+    """
+    return level + (tilt + 0.5) * gap, level + (tilt - 0.5) * gap
+
+
+def _log_posterior(table: Table, tilt: float, axes: Sequence[FloatArray]) -> FloatArray:
+    """Log posterior density, up to a constant, on the lattice of gap, level and atanh of the correlation."""
+    gap, level, fisher = axes
+    a, b = _thresholds(gap[:, None], level, tilt)
     log_cosh = np.abs(fisher) + np.log1p(np.exp(-2 * np.abs(fisher))) - np.log(2)
     # 3 log(1 + rho) + log(1 - rho) + log(1 - rho^2), with rho = tanh(fisher).
     found = (-(a**2) / 2 - b**2 / 2)[..., None] + (2 * fisher - 6 * log_cosh)
@@ -185,46 +198,44 @@ def _log_posterior(table: Table, axes: Sequence[FloatArray]) -> FloatArray:
     return found
 
 
-def _first_box(table: Table) -> list[tuple[float, float]]:
-    """A box about the maximum of the likelihood, which fits the table exactly; each cell is given a little."""
+def _start(table: Table) -> tuple[float, list[tuple[float, float]]]:
+    """The tilt, and a first box about the maximum of the likelihood, which fits the table exactly; each cell is given
+    half an item."""
     n = sum(table)
-    both, only_a, only_b, neither = (np.array(table) + 0.5) / (n + 2)
-    a, b = float(special.ndtri(both + only_a)), float(special.ndtri(both + only_b))
-    fisher = float(
-        brentq(lambda z: float(binormal.cdf(-a, -b, np.tanh(z))) - neither, -6, 6, xtol=1e-3)
-        if _brackets(a, b, neither)
-        else 0.0
-    )
-    errors = [
-        np.sqrt(theta * (1 - theta) / (n + 2)) / (np.exp(-(mu**2) / 2) / np.sqrt(2 * np.pi))
-        for theta, mu in ((both + only_a, a), (both + only_b, b))
-    ]
-    spread = float(np.hypot(*errors))
-    width = 4 / np.sqrt((n + 2) * min(both, neither) + (n + 2) * min(only_a, only_b) + 1)
-    return [
-        (a - b - _REACH * spread, a - b + _REACH * spread),
-        ((a + b) / 2 - _REACH * spread / 2, (a + b) / 2 + _REACH * spread / 2),
-        (fisher - width, fisher + width),
-    ]
+    both, only_a, only_b, neither = (float(v) for v in (np.array(table) + 0.5) / (n + 2))
+    right = (both + only_a, both + only_b)
+    a, b = (float(special.ndtri(theta)) for theta in right)
+    ends = [float(binormal.cdf(-a, -b, np.tanh(z))) - neither for z in (-_STEEP, _STEEP)]
+    fisher = 0.0
+    if ends[0] * ends[1] < 0:
+        fisher = brentq(lambda z: float(binormal.cdf(-a, -b, np.tanh(z))) - neither, -_STEEP, _STEEP, xtol=1e-3)
+    # Variances of mu_A and mu_B by the delta method, and the covariance of two shares of the same items.
+    slopes = [math.exp(-(mu**2) / 2) / math.sqrt(2 * math.pi) for mu in (a, b)]
+    var_a, var_b = (theta * (1 - theta) / n / slope**2 for theta, slope in zip(right, slopes, strict=True))
+    shared = (both * neither - only_a * only_b) / n / (slopes[0] * slopes[1])
+    of_gap = max(var_a + var_b - 2 * shared, 1e-3 * (var_a + var_b))
+    across = (var_a - var_b) / 2
+    tilt = min(max(across / of_gap, -0.5), 0.5)
+    of_level = (var_a + var_b + 2 * shared) / 4 - 2 * tilt * across + tilt**2 * of_gap
+    middle = (a + b) / 2 - tilt * (a - b)
+    reach = [_REACH * math.sqrt(max(v, 1e-6 * (var_a + var_b))) for v in (of_gap, of_level)]
+    width = 4 / math.sqrt(n * (min(both, neither) + min(only_a, only_b)) + 1)
+    box = [(a - b, reach[0]), (middle, reach[1]), (fisher, width)]
+    return tilt, [(centre - half, centre + half) for centre, half in box]
 
 
-def _brackets(a: float, b: float, neither: float) -> bool:
-    ends = [float(binormal.cdf(-a, -b, np.tanh(z))) - neither for z in (-6, 6)]
-    return ends[0] * ends[1] < 0
-
-
-def _gap(delta: float, mean: FloatArray, start: FloatArray, least: float, most: float) -> FloatArray:
-    """The g in [least, most] with Phi(mean + g/2) - Phi(mean - g/2) = delta, or the end nearest to it, for each mean.
+def _gap(delta: float, tilt: float, levels: FloatArray, start: FloatArray, least: float, most: float) -> FloatArray:
+    """The gap in [least, most] at which theta_A - theta_B is `delta`, or the end nearest to it, for each level.
 
     Newton's steps, and halving where they leave the bracket.
     """
     gap = start
-    low, high = np.full_like(mean, least), np.full_like(mean, most)
+    low, high = np.full_like(levels, least), np.full_like(levels, most)
     for _ in range(60):
-        upper, lower = mean + gap / 2, mean - gap / 2
-        miss = special.ndtr(upper) - special.ndtr(lower) - delta
+        a, b = _thresholds(gap, levels, tilt)
+        miss = special.ndtr(a) - special.ndtr(b) - delta
         high, low = np.where(miss > 0, gap, high), np.where(miss > 0, low, gap)
-        slope = (np.exp(-(upper**2) / 2) + np.exp(-(lower**2) / 2)) / (2 * np.sqrt(2 * np.pi))
+        slope = ((0.5 + tilt) * np.exp(-(a**2) / 2) + (0.5 - tilt) * np.exp(-(b**2) / 2)) / math.sqrt(2 * math.pi)
         step = gap - miss / np.maximum(slope, _TINY)
         new = np.where((step >= low) & (step <= high), step, (low + high) / 2)
         if np.abs(new - gap).max() < 1e-7 * (most - least):
