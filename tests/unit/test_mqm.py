@@ -253,6 +253,22 @@ def test_changes_to_the_spans_of_a_record_count() -> None:
     assert not [e for r in from_json("\n".join(map(json.dumps, emptied))).ratings() for e in r.errors]
 
 
+def test_spans_of_one_row_that_cross_are_refused() -> None:
+    with pytest.raises(ValueError, match="cross"):
+        Marked.of("abcd", [(0, 2), (1, 3)])
+    record = next(json.loads(line) for line in to_json(made()).splitlines() if "세계" in line)
+    record["errors"][0] |= {"start": 0, "end": 4}
+    record["errors"][1] |= {"start": 2, "end": 6}
+    with pytest.raises(BadInput, match="cross"):
+        from_json(json.dumps(record))
+
+
+def test_a_column_of_foreign_json_that_is_none_is_named() -> None:
+    broken = made(TEXT.replace("\tcomment", "\tjson:times"))
+    with pytest.raises(BadInput, match="line 2: the cell json:times is not JSON"):
+        to_esa(broken)
+
+
 def test_broken_records_are_named_together() -> None:
     good = json.loads(to_json(made()).splitlines()[0])
     bad = [

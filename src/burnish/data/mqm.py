@@ -57,13 +57,21 @@ class Marked:
 
     @classmethod
     def of(cls, text: str, spans: Iterable[tuple[int, int]]) -> Marked:
-        """A text with tags around spans (start, end), which may nest or touch."""
+        """A text with tags around spans (start, end), which may nest or touch.
+
+        Raises:
+            ValueError: two of them cross, which tags cannot say.
+        """
+        spans = sorted(spans)
         tags: list[tuple[int, int, int, str]] = []
         for number, (start, end) in enumerate(sorted(spans, key=lambda span: (span[0], -span[1]))):
             # At one offset: first the ends, the span that began last first; then what is empty; then the longest start.
             tags.append((start, 1, number, "<v>"))
             tags.append((end, 0, -number, "</v>") if end > start else (end, 1, number, "</v>"))
-        return cls(text, tuple((offset, tag) for offset, _, _, tag in sorted(tags, key=lambda tag: tag[:3])))
+        made = cls(text, tuple((offset, tag) for offset, _, _, tag in sorted(tags, key=lambda tag: tag[:3])))
+        if made.spans() != spans:
+            raise ValueError(f"the spans {spans} cross")
+        return made
 
     def render(self) -> str:
         """The text with its tags, as it was parsed."""

@@ -152,11 +152,17 @@ def _esa_record(ratings: Sheet, rating: Rating) -> dict[str, Any]:
 
 def _foreign(ratings: Sheet, rating: Rating) -> dict[str, Any]:
     first = ratings.row(rating.lines[0])
-    return {
-        name.removeprefix(FOREIGN): json.loads(first[name])
-        for name in ratings.columns
-        if name.startswith(FOREIGN) and first[name]
-    }
+    found = {}
+    for name in ratings.columns:
+        if name.startswith(FOREIGN) and first[name]:
+            try:
+                found[name.removeprefix(FOREIGN)] = json.loads(first[name])
+            except ValueError:
+                raise BadInput(
+                    f"{ratings.name}, line {rating.lines[0] + 2}: the cell {name} is not JSON",
+                    "mend it, or rename the column",
+                ) from None
+    return found
 
 
 def _rest(ratings: Sheet, rating: Rating, errors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
