@@ -4,7 +4,7 @@
 Evaluations are made up, thousands of them, from models whose true ability is known; every arm gives each of them its
 95 % interval, and an interval either holds the truth or does not. Five kinds: one model on independent questions; one
 model on questions in groups of five; two models on the same questions; two models on different questions; the F1 of a
-classifier. Abilities are drawn as the Bayesian arm's prior has them, in which case that arm covers its level by
+classifier (where the paper's prior is one and burnish's choice, `auto`, another). Abilities are drawn as the Bayesian arm's prior has them, in which case that arm covers its level by
 construction (the paper's figures are of this kind), or are fixed at places where that arm has no such advantage. The
 second kind is shown and decides nothing, for no method is right at every ability and few items.
 
@@ -67,7 +67,7 @@ METHODS: dict[str, dict[str, str]] = {
     "clustered": {"bayes": "bayes", "clt": "miller", "student-t": "inspect-t", "wilson": "inspect-wilson"},
     "paired": {"bayes": "probit", "clt": "wald"},
     "unpaired": {"bayes": "beta", "clt": "wald"},
-    "f1": {"bayes": "dirichlet"},
+    "f1": {"bayes": "dirichlet", "auto": "auto"},
 }
 """Kind to each arm's method in `burnish.stats`; arms without one are not asked."""
 Abilities = Literal["prior", "fixed"]
@@ -276,6 +276,7 @@ CLAIM = SmallSamples(
     ),
     arms=(
         Arm(name="bayes", use="interval"),
+        Arm(name="auto", use="interval", settings={"method": "auto"}),
         Arm(name="clt", use="interval", settings={"method": "wald"}, baseline=True),
         Arm(name="student-t", use="interval", settings={"method": "student-t"}, baseline=True),
         Arm(name="wilson", use="interval", settings={"method": "wilson"}, baseline=True),

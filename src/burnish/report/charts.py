@@ -88,7 +88,8 @@ def _dots_panel(
     scale = alt.Scale(zero=False, nice=False, padding=10)
     if log:
         ends = [min(values) / 1.15, max(values) * 1.15]
-        axis = alt.Axis(title=None, values=log_ticks(*ends), format="~g", grid=False)
+        large = "~s" if ends[1] >= 10_000 else "~g"
+        axis = alt.Axis(title=None, values=log_ticks(*ends), format=large, labelOverlap=True, grid=False)
         scale = alt.Scale(type="log", domain=ends, nice=False)
     x = alt.X("estimate:Q", scale=scale, axis=axis)
     y = alt.Y("y:Q", scale=alt.Scale(domain=[band * len(cells), 0], nice=False, zero=False), axis=None)
