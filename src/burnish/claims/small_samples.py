@@ -4,9 +4,10 @@
 Evaluations are made up, thousands of them, from models whose true ability is known; every arm gives each of them its
 95 % interval, and an interval either holds the truth or does not. Five kinds: one model on independent questions; one
 model on questions in groups of five; two models on the same questions; two models on different questions; the F1 of a
-classifier (where the paper's prior is one and burnish's choice, `auto`, another). Abilities are drawn as the Bayesian arm's prior has them, in which case that arm covers its level by
-construction (the paper's figures are of this kind), or are fixed at places where that arm has no such advantage. The
-second kind is shown and decides nothing, for no method is right at every ability and few items.
+classifier (for which burnish's own choice, `auto`, has another prior than the paper). Abilities are drawn as the
+Bayesian arm's prior has them, in which case that arm covers its level by construction (the paper's figures are of this
+kind), or are fixed at places where that arm has no such advantage. The second kind is shown and decides nothing, for no
+method is right at every ability and few items.
 
 Of one proportion a row holds not 0 or 1 but the exact probability, at its ability, that the interval covers.
 
