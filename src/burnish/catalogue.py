@@ -49,18 +49,31 @@ METHODS: dict[str, str] = {
     "boa": "burnish.compress.boa:BoA",
     "divergence": "burnish.evaluate.divergence:Divergence",
     "reload": "burnish.evaluate.reload:Reload",
+    "interval": "burnish.evaluate.interval:Interval",
+    "compare": "burnish.evaluate.compare:Compare",
     "arena curate": "burnish.evaluate.arena.curate:ArenaCurate",
     "arena judge": "burnish.evaluate.arena.judge:ArenaJudge",
     "arena score": "burnish.evaluate.arena.score:ArenaScore",
     "arena validity": "burnish.evaluate.arena.validity:ArenaValidity",
+    "devai report": "burnish.evaluate.devai.report:Report",
+    "devai judge": "burnish.evaluate.devai.judge:Judge",
+    "devai precheck": "burnish.evaluate.devai.precheck:Precheck",
+    "specialist copy": "burnish.evaluate.specialist.copy:SpecialistCopy",
+    "specialist judge": "burnish.evaluate.specialist.judge:SpecialistJudge",
+    "specialist rank": "burnish.evaluate.specialist.rank:SpecialistRank",
+    "contamination inject": "burnish.evaluate.contamination.inject:ContaminationInject",
+    "contamination scan": "burnish.evaluate.contamination.scan:ContaminationScan",
+    "contamination probe": "burnish.evaluate.contamination.probe:ContaminationProbe",
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 
-BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot"})
-TOOLS = frozenset({"divergence", "reload"})
+BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "devai precheck", "specialist copy"})
+TOOLS = frozenset({"divergence", "reload", "specialist rank", "contamination scan", "contamination probe"})
 
 CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",
+    "small-samples": "burnish.claims.small_samples:CLAIM",
+    "devai": "burnish.claims.devai:CLAIM",
 }
 """Name to the claim."""
 

@@ -6,10 +6,12 @@ is done again: the same request in the same folder gives the result that is ther
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from burnish.core.journal import Journal
 from burnish.core.method import Method
 from burnish.core.recipe import Planned, Recipe
 from burnish.core.run import Run, slug
+from burnish.core.shapes import Compressor
 
 PLAIN = "hf"
 """The format of a saved model when none is asked for: an ordinary Hugging Face folder."""
@@ -71,6 +74,18 @@ def default_folder(name: str, goods: Mapping[str, Any] | None = None) -> Path:
     return Path("runs") / slug(f"{name}-{first}" if first else name)
 
 
+def folder_of(use: str, method: Method, goods: Mapping[str, str]) -> Path:
+    """The folder of a method's run when none is given.
+
+    What gives a table is quick and asked in many ways: each way has a folder of its own, named by its settings.
+    """
+    if type(method).gives() != "Table":
+        return default_folder(use, goods)
+    asked = json.dumps([method.settings(), dict(goods)], sort_keys=True)
+    name = [use, *(Path(source).name for source in goods.values()), hashlib.sha256(asked.encode()).hexdigest()[:8]]
+    return Path("runs") / slug("-".join(name))
+
+
 # -- one method -------------------------------------------------------------------------------------------------
 
 
@@ -91,7 +106,7 @@ def run_method(
         use: The method's name in the catalogue.
         method: The method with its settings.
         goods: Name of a parameter of ``method.__call__`` to a source: a model's name, a path, …
-        out: The run's folder; by default `default_folder`.
+        out: The run's folder; by default `folder_of`.
         seed: The run's seed.
         format: How a model that the method gives is saved: "hf" or another format of `burnish.models.export`. It is no
             part of the request: the same folder with another format saves anew what was computed before.
@@ -105,7 +120,7 @@ def run_method(
     """
     step = Planned(use=use, method=method, goods=dict(goods))
     check([step], format)
-    folder = Path(out) if out is not None else default_folder(use, goods)
+    folder = Path(out) if out is not None else folder_of(use, method, goods)
     request = {"use": use, "settings": method.settings(), "goods": dict(goods), "burnish": version("burnish")}
     if place.dtype != "auto":
         request["dtype"] = place.dtype
@@ -132,7 +147,7 @@ def plan_method(
     """What `run_method` would do; everything is checked and nothing is loaded."""
     step = Planned(use=use, method=method, goods=dict(goods))
     check([step], format)
-    return _plan([step], Path(out) if out is not None else default_folder(use, goods), seed)
+    return _plan([step], Path(out) if out is not None else folder_of(use, method, goods), seed)
 
 
 # -- a recipe ---------------------------------------------------------------------------------------------------
@@ -326,6 +341,23 @@ def _keep(result: Any, gives: str, run: Run, format: str = PLAIN) -> None:
         run.metric(**{name: value for name, value in figures.items() if name not in run.metrics})
 
 
+def notes_of(folder: Path) -> dict[str, Any]:
+    """What the run in a folder noted about the scores or the table that it gave."""
+    found: dict[str, Any] = {}
+    try:
+        lines = (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if event.get("kind") == "notes":
+            found = dict(event["notes"])
+    return found
+
+
 def prove(run: Run, notify: Callable[[str], None] | None = None) -> None:
     """Load a run's artifact in a fresh process, with the tool that its format is for, and compare.
 
@@ -391,9 +423,12 @@ def _plan(steps: Iterable[Planned], folder: Path, seed: int) -> Plan:
     for step in steps:
         sources = {name: source for name, source in step.goods.items() if isinstance(source, str)}
         estimate: dict[str, Any] = {}
-        if hasattr(step.method, "estimate"):
+        own = getattr(step.method, "estimate", None)
+        if own is None and isinstance(step.method, Compressor) and "model" in sources:
+            own = partial(catalogue.reference("burnish.models.estimate:estimate"), step.method)
+        if own is not None:
             try:
-                estimate = dict(step.method.estimate(sources))
+                estimate = dict(own(sources))
             except BurnishError as error:
                 estimate = {"estimate": f"none: {error.problem}"}
         rows.append(

@@ -88,3 +88,8 @@ def test_user_text_is_never_markup(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[b]a[/b]" in out
     assert "[red]x[/red]" in out
     assert err == "error: [bold]p\nfix: [/f]\n"
+
+
+def test_estimates_are_shown_with_their_bounds_and_lists_line_by_line() -> None:
+    assert look.figure({"estimate": 0.123456, "low": 0.1, "high": 2.0}) == "0.12346 [0.1, 2]"
+    assert look.figure(["a", 1.0]) == "a\n1"

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from burnish import catalogue, workflow
 from burnish.cli import fields, look, results
 from burnish.cli.flags import GOODS, OPTIONS, SETTINGS
-from burnish.cli.options import Options, Saving
+from burnish.cli.options import Looking, Options, Saving
 from burnish.core.errors import BadInput, Unsupported
 from burnish.core.method import Good, Method
 from burnish.core.method import faults as faults_of
@@ -70,7 +70,7 @@ def method_app(entry: catalogue.Entry) -> App:
     """The command of one method."""
     act = command(entry)
     cls = catalogue.load(entry.name)
-    takes = [good.name.upper() for good in cls.goods()[:1]]
+    takes = [good.name.upper() for good in arguments(cls)]
     # The summary is what the verb's list shows, and stands above; the rest of the docstring comes below.
     rest = [inspect.cleandoc(cls.__doc__ or "").partition("\n")[2].strip(), cls.paper.cite() if cls.paper else ""]
     return App(
@@ -82,24 +82,33 @@ def method_app(entry: catalogue.Entry) -> App:
     )
 
 
+def arguments(cls: type[Method]) -> list[Good]:
+    """The goods that are given by their place: the first, those that must be given, and those that the method names."""
+    named = getattr(cls, "arguments", ())
+    return [
+        good
+        for number, good in enumerate(cls.goods())
+        if number == 0 or (good.required and not _default(good)) or good.name in named
+    ]
+
+
 def command(entry: catalogue.Entry) -> Callable[..., None]:
-    """A function whose flags are the fields of a method and its goods but the first, which is its argument.
+    """A function whose arguments are some goods of a method, and whose flags are its fields and its other goods.
 
     Raises:
         BadInput: the method has a setting or a good with the name of one of the options.
     """
     cls = catalogue.load(entry.name)
-    goods = cls.goods()
-    options = Saving if cls.gives() == "Model" else Options
+    goods, placed = cls.goods(), arguments(cls)
+    options: type[Options] = Saving if cls.gives() == "Model" else Looking if cls.gives() == "Table" else Options
     _check_names(entry, cls, goods, options)
     spoken = f"burnish {entry.verb} {entry.name}"
 
     def act(*words: str, **given: Any) -> None:
-        names = [*(good.name for good in goods[1:]), *cls.model_fields, *options.model_fields]
-        first, wrong = fields.split_words(words, [*map(fields.flag, names), "--help"], 1 if goods else 0)
-        if first:
-            given[goods[0].name] = first[0]
-        sources, lacking = _sources(goods, given)
+        names = [*(good.name for good in goods if good not in placed), *cls.model_fields, *options.model_fields]
+        found, wrong = fields.split_words(words, [*map(fields.flag, names), "--help"], len(placed))
+        given |= {good.name: word for good, word in zip(placed, found, strict=False)}
+        sources, lacking = _sources(goods, placed, given)
         method = _build(cls, given, wrong)
         asked = _read(options, given, wrong)
         wrong += lacking + workflow.goods_faults(entry.name, cls, sources)
@@ -108,7 +117,7 @@ def command(entry: catalogue.Entry) -> Callable[..., None]:
             raise BadInput.of(f"`{spoken}` has {count}", wrong, f"`{spoken} --help` lists what it takes")
         _run(entry.name, method, sources, asked)
 
-    signature = inspect.Signature(_parameters(cls, goods, options))
+    signature = inspect.Signature(_parameters(cls, goods, placed, options))
     act.__signature__ = signature  # type: ignore[attr-defined]
     act.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     act.__name__ = entry.name.replace(" ", "_").replace("-", "_")
@@ -116,7 +125,7 @@ def command(entry: catalogue.Entry) -> Callable[..., None]:
 
 
 def _run(use: str, method: Method, sources: Mapping[str, str], asked: Options) -> None:
-    out = asked.out or workflow.default_folder(use, sources)
+    out = asked.out or workflow.folder_of(use, method, sources)
     kept: dict[str, Any] = {"format": asked.format} if isinstance(asked, Saving) else {}
     if asked.dry_run:
         results.show_plan(workflow.plan_method(use, method, sources, out, seed=asked.seed, **kept))
@@ -124,21 +133,22 @@ def _run(use: str, method: Method, sources: Mapping[str, str], asked: Options) -
     place = workflow.Place(asked.device, asked.dtype, look.note)
     look.note(f"run folder: {out}")
     kept |= {"reload": asked.reload} if isinstance(asked, Saving) else {}
-    results.show(workflow.run_method(use, method, sources, out, seed=asked.seed, place=place, **kept))
+    result = workflow.run_method(use, method, sources, out, seed=asked.seed, place=place, **kept)
+    results.show(result, json=isinstance(asked, Looking) and asked.json_)
 
 
 # -- what was given ---------------------------------------------------------------------------------------------
 
 
-def _sources(goods: Sequence[Good], given: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+def _sources(goods: Sequence[Good], placed: Sequence[Good], given: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
     """Take the goods out of what was given, with their defaults; and a line for each that is missing."""
     sources, lacking = {}, []
-    for number, good in enumerate(goods):
+    for good in goods:
         source = given.pop(good.name, None) or _default(good)
         if source:
             sources[good.name] = str(source)
         elif good.required:
-            spoken = good.name.upper() if number == 0 else fields.flag(good.name)
+            spoken = good.name.upper() if good in placed else fields.flag(good.name)
             lacking.append(f"{spoken}: is missing; it is {_describe(good)}")
     return sources, lacking
 
@@ -176,22 +186,18 @@ def _as_flag(line: str, model: type[BaseModel]) -> str:
 # -- what is offered --------------------------------------------------------------------------------------------
 
 
-def _parameters(cls: type[Method], goods: Sequence[Good], options: type[Options]) -> list[inspect.Parameter]:
-    positional = inspect.Parameter.VAR_POSITIONAL
-    found = []
-    if not goods:
-        hidden = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
-        found.append(inspect.Parameter("words", positional, annotation=hidden))
-    for number, good in enumerate(goods):
-        default = _default(good)
-        text = _describe(good) + (f" [default: {default}]" if default else " [required]" if good.required else "")
-        shape: dict[str, Any] = {"help": text[0].upper() + text[1:], "group": GOODS, "show_default": False}
-        if number == 0:
-            # It takes whatever is no known flag, so that unknown flags are reported together with all other faults.
-            shown = Parameter(name=good.name.upper(), allow_leading_hyphen=True, **shape)
-            found.append(inspect.Parameter(good.name, positional, annotation=Annotated[str, shown]))
-        else:
-            shown = Parameter(metavar="source", **shape)
+def _parameters(
+    cls: type[Method], goods: Sequence[Good], placed: Sequence[Good], options: type[Options]
+) -> list[inspect.Parameter]:
+    # They take whatever is no known flag, so that unknown flags are reported together with all other faults.
+    told = [_told(good) if len(placed) == 1 else f"{good.name.upper()}: {_told(good)}" for good in placed]
+    shape: dict[str, Any] = {"name": " ".join(good.name.upper() for good in placed), "help": ". ".join(told)}
+    shape |= {"group": GOODS, "show_default": False} if placed else {"name": "words", "show": False}
+    words = Annotated[str, Parameter(allow_leading_hyphen=True, **shape)]
+    found = [inspect.Parameter("words", inspect.Parameter.VAR_POSITIONAL, annotation=words)]
+    for good in goods:
+        if good not in placed:
+            shown = Parameter(metavar="source", help=_told(good), group=GOODS, show_default=False)
             found.append(
                 inspect.Parameter(
                     good.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, shown]
@@ -203,11 +209,18 @@ def _parameters(cls: type[Method], goods: Sequence[Good], options: type[Options]
     return found
 
 
+def _told(good: Good) -> str:
+    """A good in the help: what it is, and its default."""
+    default = _default(good)
+    text = _describe(good) + (f" [default: {default}]" if default else " [required]" if good.required else "")
+    return text[0].upper() + text[1:]
+
+
 def _parameter(name: str, field: FieldInfo, group: Any) -> inspect.Parameter:
     many = fields.is_many(field.annotation)
     default = "required" if field.is_required() else f"default: {fields.default_text(field)}"
     notes = [fields.bounds_text(field), "separate several by commas" if many else "", default]
-    notes = [note for note in notes if note not in ("", "default: none")]
+    notes = [note for note in notes if note not in ("", "default: none", "default: ")]
     shown: dict[str, Any] = {
         "help": f"{field.description or ''}" + (f" [{'; '.join(notes)}]" if notes else ""),
         "group": group,

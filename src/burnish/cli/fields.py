@@ -17,8 +17,8 @@ _BOUNDS = {"gt": "over", "ge": "at least", "lt": "below", "le": "at most", "mult
 
 
 def flag(name: str) -> str:
-    """A field's name as a flag."""
-    return "--" + name.replace("_", "-")
+    """A field's name as a flag; an underscore at its end, which keeps it off a method's name, is dropped."""
+    return "--" + name.rstrip("_").replace("_", "-")
 
 
 def type_text(annotation: Any) -> str:

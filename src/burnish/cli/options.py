@@ -23,6 +23,12 @@ class Options(BaseModel):
     dry_run: bool = Field(default=False, description=HELP["dry_run"])
 
 
+class Looking(Options):
+    """Options of a run that gives a table."""
+
+    json_: bool = Field(default=False, description=HELP["json"])
+
+
 class Saving(Options):
     """Options of a run that makes a model."""
 

@@ -2,23 +2,111 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
+from burnish import catalogue, workflow
 from burnish.cli import look
 from burnish.cli.threads import default_threads
 from burnish.workflow import Plan, Result
 
+BOUNDS = ("label", "estimate", "low", "high")
+"""Columns of a table whose rows are estimates with intervals."""
+MOST_PLACES = 8
+"""Decimals after which numbers are written with a power of ten."""
 
-def show(result: Result) -> None:
-    """Metrics, and where everything is."""
+
+def show(result: Result, *, json: bool = False) -> None:
+    """Metrics, or the table of estimates that the run gave, and where everything is."""
+    if json:
+        look.as_json(_facts(result))
+        return
     if not result.fresh:
         look.say(f"This run was finished before; nothing was done again. Its result, of {result.minutes:.1f} minutes:")
-    if result.metrics:
-        look.table(("measure", "value"), [(name, look.figure(value)) for name, value in result.metrics.items()])
+    rows = _rows(result)
+    if rows and set(BOUNDS) <= rows[0].keys():
+        _estimates(rows, _notes(result))
+    elif result.metrics:
+        look.table(("measure", "value"), _measured(result.metrics))
     places: dict[str, Any] = {"saved": result.saved, "run": result.folder, "report": result.report}
     if result.fresh:
         places = {"minutes": f"{result.minutes:.1f}", **places}
     look.pairs({name: value for name, value in places.items() if value is not None})
+
+
+def _rows(result: Result) -> list[dict[str, Any]]:
+    """The rows of the run's table; none when it gave something else."""
+    if result.saved is None or result.saved.name != catalogue.GOODS["Table"].place:
+        return []
+    rows: list[dict[str, Any]] = catalogue.reference("burnish.data.scores:read_table")(result.saved).rows()
+    return rows
+
+
+def _notes(result: Result) -> dict[str, Any]:
+    """What was noted about the table, where it was saved."""
+    return workflow.notes_of(result.saved.parent if result.saved is not None else result.folder)
+
+
+def _facts(result: Result) -> dict[str, Any]:
+    """A run's result for programs; what is no number is null."""
+    rows = [
+        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
+        for row in _rows(result)
+    ]
+    notes = _notes(result)
+    places = {"run": str(result.folder), "report": str(result.report)}
+    return {"rows": rows, "notes": notes, **places} if rows else {"metrics": result.metrics, **places}
+
+
+def _estimates(rows: list[dict[str, Any]], notes: Mapping[str, Any]) -> None:
+    """Estimates with their intervals, why they were found so, and what has to be known about them."""
+    level = rows[0].get("level", 0.95)
+    columns = [
+        "",
+        "estimate",
+        f"{100 * level:.3g} % interval",
+        "n",
+        "method",
+        *(["P(A > B)", "verdict"] * ("verdict" in rows[0])),
+    ]
+    table = []
+    for row in rows:
+        form = _form(row["high"] - row["low"])
+        shown = [format(row[name], form) for name in BOUNDS[1:]]
+        cells = [row["label"], shown[0], f"[{shown[1]}, {shown[2]}]", row.get("n"), row.get("method")]
+        cells += [f"{row['p_better']:.4f}", row["verdict"]] if "verdict" in row else []
+        table.append(cells)
+    look.table(columns, table)
+    for why in dict.fromkeys(row.get("why") for row in rows):
+        told = [row["method"] for row in rows if row.get("why") == why]
+        look.say(f"{told[0]}: {why}")
+    for name in ("baseline", "together", "exported"):
+        if name in notes:
+            look.say(f"{name}: {notes[name]}")
+    warnings = [f"warning: {text}" for text in notes.get("warnings", [])]
+    warnings += [f"{row['label']}: {row['warnings']}" for row in rows if row.get("warnings")]
+    for text in warnings:
+        look.say(text, "yellow")
+
+
+def _form(width: float) -> str:
+    """How to write numbers so that two digits of an interval's width show, and at least three decimals."""
+    if not (math.isfinite(width) and width > 0):
+        return "z.3f"
+    places = 1 - math.floor(math.log10(width))
+    return f"z.{max(3, places)}f" if places <= MOST_PLACES else ".3g"
+
+
+def _measured(metrics: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
+    """Names and figures; what is nested has a dotted name."""
+    rows = []
+    for name, value in metrics.items():
+        if isinstance(value, Mapping) and "estimate" not in value:
+            rows += _measured(value, f"{before}{name}.")
+        else:
+            rows.append((f"{before}{name}", look.figure(value)))
+    return rows
 
 
 def show_plan(plan: Plan) -> None:

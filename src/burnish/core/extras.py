@@ -14,8 +14,22 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "graphs": ("torch_geometric",),
     "mesh": ("trimesh",),
     "inspect": ("inspect_ai",),
+    "overlap": ("rensa",),
     "serve": ("fastapi", "uvicorn", "sse_starlette"),
+    "workspaces": (
+        "tree_sitter",
+        "tree_sitter_python",
+        "networkx",
+        "bm25s",
+        "rapidfuzz",
+        "pypdf",
+        "docx",
+        "openpyxl",
+        "pptx",
+        "PIL",
+    ),
     "ray": ("ray",),
+    "ppi": ("ppi_py",),
     "kernels": ("burnish_kernels",),
 }
 """Import names that each extra must bring."""

@@ -29,11 +29,13 @@ class Row:
     high: float
     """An infinite end is drawn to the edge."""
     margin: float | None = None
-    side: Literal["below", "above"] = "below"
-    """Where the estimate has to lie, seen from the margin."""
+    side: Literal["below", "above", "either"] = "below"
+    """Where the estimate has to lie, seen from the margin; "either" where the margin only divides two sides."""
     verdict: Verdict | None = None
     group: str = ""
     """Rows of one group stand together under it as a heading."""
+    quiet: bool = False
+    """Drawn in grey: what it says is that nothing can be told."""
 
     @property
     def finite(self) -> list[float]:
@@ -49,16 +51,22 @@ class Row:
     @property
     def colour(self) -> str:
         """By verdict."""
-        return VERDICTS[self.verdict].light if self.verdict else SERIES[0].light
+        plain = MUTED if self.quiet else SERIES[0]
+        return VERDICTS[self.verdict].light if self.verdict else plain.light
 
     def signed(self, text: str) -> str:
         """A text with the sign of the verdict before it."""
         return f"{SIGNS[self.verdict]} {text}" if self.verdict else text
 
 
-def forest(rows: Sequence[Row]) -> Markup:
-    """Draw a forest plot; rows without a finite estimate are left out, and it is empty when there are no others."""
-    panels = list(_panels([row for row in rows if math.isfinite(row.estimate)]))
+def forest(rows: Sequence[Row], ratio: float = 12) -> Markup:
+    """Draw a forest plot; rows without a finite estimate are left out, and it is empty when there are no others.
+
+    Args:
+        rows: From top to bottom.
+        ratio: Rows whose reaches differ by more have axes of their own.
+    """
+    panels = list(_panels([row for row in rows if math.isfinite(row.estimate)], ratio))
     if not panels:
         return Markup("")
 
@@ -73,7 +81,7 @@ def forest(rows: Sequence[Row]) -> Markup:
     return draw(build, f"Estimates with intervals. {told}")
 
 
-def _panels(rows: Sequence[Row], ratio: float = 12) -> Iterator[list[Row]]:
+def _panels(rows: Sequence[Row], ratio: float) -> Iterator[list[Row]]:
     """Rows that can be read off one axis: of one group, margin and side, with reaches that differ by `ratio` at most."""
     panels: list[list[Row]] = []
     for row in rows:
@@ -175,13 +183,17 @@ def _margin(margin: float, side: str, domain: Sequence[float], layout: _Layout, 
     """The margin's line and name, and a shade over the side on which the claim is true."""
     import altair as alt
 
+    either = side == "either"
     band = {"low": domain[0], "high": margin} if side == "below" else {"low": margin, "high": domain[1]}
     pieces = [{"at": margin, "y": upper, "end": lower} for upper, lower in layout.clear]
     # Its name stands on the side that has room.
     left = margin < (domain[0] + domain[1]) / 2
-    name = alt.Chart(alt.Data(values=[{"y": 11, "at": margin, "text": f"margin {words.as_given(margin)}"}]))
+    called = "no difference" if either else f"margin {words.as_given(margin)}"
+    name = alt.Chart(alt.Data(values=[{"y": 11, "at": margin, "text": called}]))
     return [
-        alt.Chart(alt.Data(values=[band])).mark_rect(color=SHADE.light).encode(x=alt.X("low:Q"), x2="high:Q"),
+        alt.Chart(alt.Data(values=[] if either else [band]))
+        .mark_rect(color=SHADE.light)
+        .encode(x=alt.X("low:Q"), x2="high:Q"),
         alt.Chart(alt.Data(values=pieces)).mark_rule(color=INK.light, strokeDash=[4, 3]).encode(x=x, y=y, y2="end:Q"),
         name.mark_text(
             align="left" if left else "right", dx=6 if left else -6, baseline="middle", fontSize=12, color=MUTED.light

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from burnish.core.method import Paper
 from burnish.data.scores import Scores, Table
-from burnish.report import charts, palette, profiles, words
+from burnish.report import charts, estimates, palette, profiles, words
 from burnish.report.folder import Event, LayerRow, Manifest, RunFolder
 from burnish.report.page import Chip, Column, Head, Section, cell, facts, figure, folded, listed, paragraph, table
 
@@ -29,7 +29,9 @@ def head(run: RunFolder) -> Head:
     manifest = run.manifest
     measured = scalars(manifest.metrics)
     title = asked(manifest, run.name)
-    if best := [
+    if said := estimates.headline(run.table):
+        title = said
+    elif best := [
         f"{words.title_of(name)}\N{NO-BREAK SPACE}{_short(value)}" for name, value in list(measured.items())[:2]
     ]:
         title = f"{title}: {', '.join(best)}"
@@ -102,7 +104,7 @@ def request(manifest: Manifest) -> Section | None:
     values = {key: value for key, value in values.items() if value != "" and key != "burnish"}
     for part in ("goods", "settings"):
         if isinstance(inner := asked_for.get(part), Mapping):
-            values |= inner
+            values |= {name: value for name, value in inner.items() if value not in ("", [])}
     return Section("What was asked", facts(values)) if values else None
 
 
@@ -113,6 +115,15 @@ def metrics(manifest: Manifest) -> Section | None:
         return None
     rows = [{"metric": words.title_of(name), "value": value} for name, value in measured.items()]
     return Section("What came out", table(rows, caption="Metrics of the run"))
+
+
+def remarks(manifest: Manifest) -> list[Section]:
+    """Metrics that are lists of sentences, each in a section of its own."""
+    return [
+        Section(words.title_of(name), listed(value))
+        for name, value in manifest.metrics.items()
+        if isinstance(value, list) and value and all(isinstance(one, str) for one in value)
+    ]
 
 
 # -- how it went along ------------------------------------------------------------------------------------------
@@ -281,7 +292,7 @@ def _spread(name: str, values: Any, count: int) -> dict[str, Any]:
 
 def rows_of(kept: Table | None) -> Section | None:
     """The run's own table, as it is."""
-    if kept is None or not len(kept):
+    if kept is None or not len(kept) or estimates.are(kept):
         return None
     rows = kept.table.slice(0, MOST_ROWS).to_pylist()
     more = f"The first {MOST_ROWS} of {len(kept)} rows of table.parquet." if len(kept) > MOST_ROWS else ""

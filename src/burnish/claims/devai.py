@@ -1,0 +1,227 @@
+"""The claim of Agent-as-a-Judge: a judge that looks for evidence itself is right more often than one that is only asked.
+
+## What is compared
+
+One model judges 64 requirements of eight small workspaces of which the truth is known, for it was planted (half are
+satisfied; the others fail in ways of which some show in the file system and some only in what files hold). Arms differ in
+the modules alone: nothing but the requirement (ask-only); the tree of files (tree); the tree, and the content of files
+that the model itself chooses (agent). Shown beside them, and deciding nothing: the pre-check without a model, which a
+judge should beat to be worth its cost; and the agent whose verdict is read from the log-probabilities of yes and no
+instead of its reply, where the model gives them. A requirement that stays unscored counts as not aligned.
+
+The workspaces have no trajectories, so *retrieve* is not compared. The paper compares with people's consensus on
+workspaces that are not published.
+
+## What must hold
+
+Alignment of the agent minus that of ask-only, over the same requirements, is above 0 with its whole interval; and so is
+that of the agent minus the pre-check.
+
+## References
+
+Zhuge et al., Agent-as-a-Judge: Evaluate Agents with Agents, ICML 2025, arXiv 2410.10934, table 3 and the ablation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from burnish.claims.base import Claim, Measured, Part, Scale
+from burnish.claims.decide import Measure
+from burnish.claims.digest import digest
+from burnish.core.claim import Arm, Criterion, Evidence, Figure, Frozen
+from burnish.core.method import Method, Paper
+from burnish.core.run import Run
+
+COLUMNS = ("aligned", "satisfied", "truth", "unscored", "calls", "prompt_tokens", "completion_tokens")
+
+
+class Design(Frozen):
+    """How much is judged, and with which budgets."""
+
+    projects: int
+    settings: dict[str, Any]
+    """Of every arm that asks a model."""
+
+
+class JudgeClaim(Claim):
+    """A claim about judges, measured on planted workspaces."""
+
+    designs: dict[Scale, Design]
+    cells: tuple[str, ...] = ()
+    measures: tuple[Measure, ...] = (
+        Measure(name="alignment", column="aligned"),
+        Measure(name="unscored", column="unscored"),
+        Measure(name="tokens read", column="prompt_tokens"),
+    )
+    code: tuple[str, ...] = ("burnish.claims.devai", "burnish.data.planted")
+
+    def declaration(self) -> dict[str, Any]:
+        """With the design of the full scale."""
+        return {**super().declaration(), "design": self.designs["full"].model_dump()}
+
+    def measure(self, model: str, run: Run, scale: Scale, *, device: str = "auto", dtype: str = "auto") -> Measured:
+        """Plant the workspaces and let every arm judge them.
+
+        `model` is whatever `burnish.llm.connect` takes: also a server, or a recording.
+        """
+        from burnish import catalogue
+        from burnish.data.planted import plant
+        from burnish.llm.judge import Weighs
+
+        design = self.designs[scale]
+        judge = connected(model, device, dtype)
+        tasks, workspaces = plant(run.folder / "planted", projects=design.projects)
+        measured = Measured(rows=[], lineage=[judge.name], data={"planted": _described(tasks, workspaces)})
+        for number, arm in enumerate(self.arms, 1):
+            if arm.settings.get("verdict") == "logprobs" and not isinstance(judge, Weighs):
+                continue
+            run.metric(arm=f"{number} of {len(self.arms)}")
+            own = {} if arm.use == "devai precheck" else design.settings
+            method = catalogue.load(arm.use).build({**own, **arm.settings})
+            depends = [method.settings(), measured.data, digest(catalogue.module_of(arm.use)), judge.name]
+            part = run.sub(f"{arm.name}-{hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:10]}")
+            goods: dict[str, Any] = {"tasks": tasks, "workspaces": workspaces}
+            goods |= {} if arm.use == "devai precheck" else {"judge": judge}
+            found = part.once("arm", partial(_one, method, goods, part))
+            measured.rows.extend({**row, "arm": arm.name} for row in found["rows"])
+            measured.parts.append(Part(arm.name, {}, found["seconds"], judge.name.rpartition("@")[2]))
+        run.metric(**_compared(measured.rows))
+        return measured
+
+    def ours(self, evidence: Evidence) -> str:
+        """Alignment of each arm, and how many criteria hold."""
+        shown = [f"{one.arm} {one.measures['alignment']['estimate']:.1%}" for one in evidence.arms]
+        return f"alignment: {', '.join(shown)}; {super().ours(evidence)}"
+
+
+def connected(model: str, device: str, dtype: str) -> Any:
+    """The language model of that name, on that device where it runs in this process."""
+    from burnish.llm import connect
+
+    if model.startswith(("replay:", "http://", "https://")):
+        return connect(model)
+    from burnish.llm.local import Local
+    from burnish.models import load
+
+    return Local(load(model, device=device, dtype=dtype))
+
+
+def _one(method: Method, goods: dict[str, Any], part: Run) -> dict[str, Any]:
+    began = time.monotonic()
+    act: Any = method
+    scores = act(**goods, run=part)
+    rows = [
+        {"item_id": row["item_id"], "cluster": row["cluster"]}
+        | {name: row[name] for name in COLUMNS if name in row}
+        | {"unscored": int(row["status"] == "unscored")}
+        for row in scores.rows()
+    ]
+    return {"rows": rows, "seconds": round(time.monotonic() - began, 2)}
+
+
+def _compared(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The agent against each baseline by two other ways: McNemar's test, and the posterior that it is right more often."""
+    from burnish.stats.paired import mcnemar, paired_binary
+
+    right: dict[str, dict[str, bool]] = {}
+    for row in rows:
+        right.setdefault(row["arm"], {})[row["item_id"]] = bool(row["aligned"])
+    found = {}
+    for other in ("ask-only", "precheck"):
+        pairs = [(right["agent"][item], right[other][item]) for item in right["agent"]]
+        both, ours, theirs, neither = (pairs.count((a, b)) for a in (True, False) for b in (True, False))
+        posterior = paired_binary(both, ours, theirs, neither)
+        found[f"agent against {other}"] = {
+            "only agent right": ours,
+            f"only {other} right": theirs,
+            "mcnemar p": mcnemar(ours, theirs),
+            "posterior of better": posterior.p_better,
+        }
+    return found
+
+
+def _described(*folders: Path) -> str:
+    """What was planted, exactly: files and a digest of their names and contents."""
+    files = [(path.relative_to(folder).as_posix(), path) for folder in folders for path in folder.rglob("*")]
+    files = sorted((name, path) for name, path in files if path.is_file())
+    parts = [f"{name}\0".encode() + path.read_bytes() for name, path in files]
+    whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+    return f"{len(files)} files, SHA-256 {whole}"
+
+
+ARMS = (
+    Arm(name="precheck", use="devai precheck", baseline=True),
+    Arm(name="ask-only", use="devai judge", settings={"workflow": "ask-only"}, baseline=True),
+    Arm(name="tree", use="devai judge", settings={"modules": ["workspace"]}),
+    Arm(name="agent", use="devai judge", settings={"modules": ["workspace", "locate", "read"]}),
+    Arm(
+        name="agent-logprobs",
+        use="devai judge",
+        settings={"modules": ["workspace", "locate", "read"], "verdict": "logprobs"},
+    ),
+)
+CRITERIA = tuple(
+    Criterion(
+        name=f"alignment agent > {against}",
+        text=f"The judge that locates and reads files agrees with the truth more often than {said}.",
+        statistic="difference",
+        measure="aligned",
+        arm="agent",
+        against=against,
+        side="above",
+    )
+    for against, said in (("ask-only", "the one that is only asked"), ("precheck", "the pre-check without a model"))
+)
+
+CLAIM = JudgeClaim(
+    name="devai",
+    title="agent as a judge",
+    sentence=(
+        "A language model that looks for evidence in a workspace judges requirements better than the same model that is "
+        "only asked, and better than a check of what exists."
+    ),
+    paper=Paper(
+        title="Agent-as-a-Judge: Evaluate Agents with Agents",
+        authors="Zhuge, Zhao, Ashley, Wang, Khizbullin, Xiong, Liu, Chang, Krishnamoorthi, Tian, Shi, Chandra, Schmidhuber",
+        year=2025,
+        venue="ICML 2025",
+        arxiv="2410.10934",
+    ),
+    figures=(
+        Figure(
+            where="ablation, OpenHands",
+            numbers={"ask": 65.03, "+ graph": 75.95, "+ read": 82.24, "+ locate": 90.44, "+ retrieve": 90.16},
+            measure="alignment, %",
+        ),
+        Figure(
+            where="black box, OpenHands",
+            numbers={"LLM judge": 60.38, "agent judge": 90.44, "best single human": 89.89, "human majority": 94.26},
+            measure="alignment, %",
+        ),
+        Figure(
+            where="black box, GPT-Pilot",
+            numbers={"LLM judge": 65.30, "agent judge": 83.88, "best single human": 90.98, "human majority": 93.98},
+            measure="alignment, %",
+        ),
+        Figure(
+            where="black box, MetaGPT",
+            numbers={"LLM judge": 84.15, "agent judge": 88.52, "best single human": 92.63, "human majority": 95.08},
+            measure="alignment, %",
+        ),
+    ),
+    arms=ARMS,
+    criteria=CRITERIA,
+    smaller={"smoke": CRITERIA},
+    default_model="qwen2.5-coder-1.5b",
+    designs={
+        "full": Design(projects=8, settings={"answer": 96}),
+        # The tiny model has a context of 512 tokens.
+        "smoke": Design(projects=2, settings={"evidence": 90, "tree": 90, "file": 50, "answer": 8}),
+    },
+)

@@ -1,0 +1,1 @@
+"""Contamination of translation tests: `inject` makes it on purpose, `scan` and `probe` look for it."""

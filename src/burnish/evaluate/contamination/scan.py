@@ -1,0 +1,188 @@
+"""Contamination scan: which lines of a test set stand in the training data, side by side and each side on its own.
+
+## How it works
+
+Three looks at each side (source, target) of each test pair:
+
+| look | a line counts when |
+|---|---|
+| exact | it is a training line |
+| n-gram | one of its n-grams of lower-cased words stands in a training line |
+| near | a training line has nearly the same words: Jaccard similarity of at least `near`, proposed by MinHash and verified |
+
+"both" is a pair of which both sides count. Sides are told apart since they matter apart: source and target together in training
+inflate scores most, and a target alone is what document-level decontamination leaves behind.
+
+Long n-grams are also boilerplate. An n-gram that occurs in many test lines says nothing about any of them: those whose inverse
+document frequency over the test set, ln(lines / lines with it), is below `min_idf` are cut, and so are n-grams that share a word
+with one of them (its ragged edges). Both counts are given, before and after the cut, and every hit shows its n-gram and in how
+many test and training lines it occurs.
+
+With `scores` the mean of each measure is compared between dirty and clean lines.
+
+## Differences
+
+* N-grams and lines are looked up in exact tables; a Bloom filter's false positives would be read as contamination.
+* The cut looks at n-grams, not at single words.
+* A line of fewer than `n` words has no n-gram: how many there are is told.
+
+## When not to use it
+
+A clean scan of the data that one has says nothing about data that one has not. Translated or paraphrased tests pass it.
+Dirty lines may be easier anyway (short, formulaic): the difference of scores is no proof of inflation; inject to measure that.
+
+## References
+
+Kocyigit et al. 2025, "Overestimation in LLM evaluation" (8-grams are the common rule in machine translation).
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from burnish.core.errors import BadInput
+from burnish.core.run import Run, ensure
+from burnish.core.shapes import Evaluation
+from burnish.data.overlap import Overlap, overlap, read_lines
+from burnish.data.scores import Scores
+from burnish.stats.bootstrap import bootstrap
+
+SIDES = ("source", "target")
+
+
+class ContaminationScan(Evaluation):
+    """Find test lines in training data, source and target each on its own, and compare the scores of both kinds."""
+
+    n: Annotated[int, Field(ge=1)] = 8
+    """Words of an n-gram; 8 is the common rule in machine translation."""
+    min_idf: Annotated[float, Field(ge=0)] = 4.5
+    """Least inverse document frequency of an n-gram that counts after the cut: 4.5 cuts what 1.1 % of the lines share."""
+    near: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Jaccard similarity from which two lines are nearly the same, e.g. 0.8; none does not look (it needs rensa)."""
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    """Confidence level of the difference of scores."""
+
+    def __call__(
+        self,
+        test: Path,
+        train: Path,
+        test_target: Path | None = None,
+        train_target: Path | None = None,
+        scores: Scores | None = None,
+        run: Run | None = None,
+    ) -> Scores:
+        """Scan.
+
+        Args:
+            test: The test set's source side (or its only side): a text with a sentence a line, plain or .gz.
+            train: The training data's source side.
+            test_target: The test set's target side, line by line.
+            train_target: The training data's target side.
+            scores: Measures of the test's lines; their item_id is the line's number, from 0.
+            run: Where figures go.
+
+        Returns:
+            A row a test line: item_id, model (the training file), and for each side exact, ngram, near, kept (after the cut)
+            and the matched n-gram with its document frequencies; for pairs both and both_kept.
+
+        Raises:
+            BadInput: files that cannot be read, sides of different length, one target without the other, scores of other
+                lines.
+            MissingExtra: `near`, and rensa is not installed.
+        """
+        run = ensure(run)
+        if (test_target is None) != (train_target is None):
+            raise BadInput("one target side is given and the other is not", "give --test-target and --train-target")
+        pairs = {"source": (test, train)}
+        if test_target is not None and train_target is not None:
+            pairs["target"] = (test_target, train_target)
+        lines = {side: list(read_lines(path)) for side, (path, _) in pairs.items()}
+        count = len(lines["source"])
+        if not count or any(len(side) != count for side in lines.values()):
+            sizes = " and ".join(f"{pairs[side][0]} has {len(text)}" for side, text in lines.items())
+            raise BadInput(f"the sides of a test set are as long as each other, and not empty: {sizes} lines")
+        most = max(1, math.floor(count * math.exp(-self.min_idf)))
+        found = {}
+        for side, (_, data) in pairs.items():
+            text = run.track(read_lines(data), f"scan of the {side}", unit="lines")
+            found[side] = overlap(lines[side], text, self.n, most, self.near)
+        training = {side: part.training for side, part in found.items()}
+        if len(set(training.values())) > 1 or not all(training.values()):
+            raise BadInput(f"the training sides have {' and '.join(map(str, training.values()))} lines", "give pairs")
+        rows = [self._row(number, Path(train).name, found) for number in range(count)]
+        run.items(rows)
+        run.metric(lines=count, training_lines=training["source"], most_lines_of_an_ngram=most, **_counts(found))
+        if scores is not None:
+            run.metric(**self._difference(scores, rows))
+        return Scores.of(rows)
+
+    def _row(self, number: int, train: str, found: dict[str, Overlap]) -> dict[str, Any]:
+        row: dict[str, Any] = {"item_id": str(number), "model": train}
+        for side, part in found.items():
+            row |= {
+                f"{side}_{name}": bool(getattr(part, name)[number])
+                for name in ("exact", "ngram", "near", "kept", "short")
+                if name != "near" or self.near is not None
+            }
+            row[f"{side}_match"] = part.shown[number]
+            row[f"{side}_test_lines"] = int(part.test_lines[number])
+            row[f"{side}_train_lines"] = int(part.train_lines[number])
+        row["dirty"] = any(row[f"{side}_kept"] for side in found)
+        if len(found) == 2:
+            row["both_ngram"] = all(row[f"{side}_ngram"] for side in SIDES)
+            row["both_kept"] = all(row[f"{side}_kept"] for side in SIDES)
+        return row
+
+    def _difference(self, scores: Scores, rows: list[dict[str, Any]]) -> dict[str, float]:
+        dirty = {row["item_id"]: row["dirty"] for row in rows}
+        unknown = sorted({str(row["item_id"]) for row in scores.rows()} - dirty.keys())
+        if unknown:
+            raise BadInput(
+                f"{len(unknown)} scores are of no test line, the first is {unknown[0]!r}",
+                f"item_id is the line's number, 0 to {len(rows) - 1}",
+            )
+        told: dict[str, float] = {}
+        for model in dict.fromkeys(str(row["model"]) for row in scores.rows()):
+            mine = [row for row in scores.rows() if str(row["model"]) == model]
+            flags = np.array([dirty[str(row["item_id"])] for row in mine], dtype=float)
+            for measure in _measures(scores):
+                values = np.array([row[measure] for row in mine], dtype=float)
+                if not 1 < flags.sum() < len(flags) - 1:
+                    continue
+                columns = np.column_stack([values * flags, flags, values * (1 - flags), 1 - flags])
+                gap = bootstrap(columns, lambda m: m[0] / m[1] - m[2] / m[3], level=self.level)
+                name = f"{measure}_{model}"
+                told |= {
+                    f"{name}_dirty": float(values[flags == 1].mean()),
+                    f"{name}_clean": float(values[flags == 0].mean()),
+                }
+                told |= {f"{name}_gap": gap.estimate, f"{name}_gap_low": gap.low, f"{name}_gap_high": gap.high}
+        return told
+
+
+def _measures(scores: Scores) -> list[str]:
+    import pyarrow.types as kinds
+
+    schema = scores.table.schema
+    return [
+        name
+        for name in scores.measures
+        if kinds.is_floating(schema.field(name).type)
+        or kinds.is_integer(schema.field(name).type)
+        or kinds.is_boolean(schema.field(name).type)
+    ]
+
+
+def _counts(found: dict[str, Overlap]) -> dict[str, int]:
+    told: dict[str, int] = {}
+    for name in ("exact", "ngram", "near", "kept_ngram", "kept", "short"):
+        parts = {side: getattr(part, name) for side, part in found.items()}
+        told |= {f"{name}_{side}": int(flags.sum()) for side, flags in parts.items()}
+        if len(parts) == 2 and name != "short":
+            told[f"{name}_both"] = int((parts["source"] & parts["target"]).sum())
+    return told

@@ -1,0 +1,80 @@
+"""The part of a report that shows estimates with intervals: its headline says what can be told, and no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from burnish.data.scores import Table
+from burnish.report import estimates
+
+
+def row(a: str, b: str, low: float, high: float, **more) -> dict:
+    middle = (low + high) / 2
+    found = {
+        "label": f"{a} − {b}",
+        "a": a,
+        "b": b,
+        "estimate": middle,
+        "low": low,
+        "high": high,
+        "level": 0.95,
+        "n": 20,
+    }
+    return found | {"method": "probit", "why": "because", "verdict": "any", "warnings": ""} | more
+
+
+def plain(label: str, estimate: float, n: int = 20) -> dict:
+    found = {"label": label, "estimate": estimate, "low": estimate - 0.1, "high": estimate + 0.1, "level": 0.95, "n": n}
+    return found | {"method": "beta", "why": "because", "warnings": "<b>careful</b>"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([row("x", "y", 0.1, 0.3)], "x is better than y by 0.20 [0.10, 0.30] on 20 items"),
+        ([row("x", "y", -0.3, -0.1)], "y is better than x by 0.20 [0.10, 0.30] on 20 items"),
+        ([row("x", "y", -0.1, 0.3)], "x and y cannot be told apart: 0.10 [−0.10, 0.30] on 20 items"),
+        (
+            [row("x", "z", -0.3, -0.1), row("y", "z", -0.1, 0.2)],
+            "z is better than 1 of 2 others and cannot be told from 1",
+        ),
+        (
+            [row("w", "z", -0.3, -0.1), row("x", "z", 0.1, 0.2), row("y", "z", -0.1, 0.2)],
+            "z is better than 1 of 3 others, is worse than 1 and cannot be told from 1",
+        ),
+        (
+            [row("x", "y", 0.1, 0.3), row("x", "z", 0.1, 0.3), row("y", "z", -1, 1)],
+            "2 of 3 pairs of models can be told apart",
+        ),
+        ([plain("x", 0.5)], "x: 0.50 [0.40, 0.60] over 20 items"),
+        ([plain("x", 0.5), plain("y", 0.7)], "2 estimates, the highest y: 0.70 [0.60, 0.80]"),
+    ],
+)
+def test_headline(rows, said) -> None:
+    assert estimates.headline(Table.of(rows)).replace("\N{NO-BREAK SPACE}", " ") == said
+
+
+def test_section_escapes_and_draws() -> None:
+    shown = estimates.section(Table.of([plain("<i>x</i>", 0.5), plain("y", 0.7)]))
+    assert shown is not None
+    assert "<b>careful" not in shown.body
+    assert "<i>x" not in shown.body
+    assert "<svg" in shown.body
+
+
+def test_differences_that_cannot_be_told_are_grey() -> None:
+    from burnish.report.palette import MUTED, SERIES
+
+    told = estimates.section(Table.of([row("x", "y", 0.1, 0.3)])).body
+    untold = estimates.section(Table.of([row("x", "y", -0.1, 0.3)])).body
+    assert "no difference" in told
+    assert told != untold
+    assert SERIES[0].light.lower() in told.lower() or "var(" in told
+    assert MUTED.light
+
+
+def test_tables_of_other_things_are_left_alone() -> None:
+    other = Table.of([{"item_id": "logits", "value": 0.0}])
+    assert not estimates.are(other)
+    assert estimates.section(other) is None
+    assert estimates.headline(other) == estimates.headline(None) == ""
