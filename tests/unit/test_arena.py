@@ -301,7 +301,7 @@ def test_each_choice_of_style_is_the_fit_that_it_says(tmp_path: Path, tokens: bo
     found = {}
     for chosen in CHOICES:
         style = np.hstack([part for name, part in (("length", length), ("markdown", markdown)) if name in chosen])
-        style = style / style.std(0, ddof=1)
+        style = style / np.repeat(style, weight.astype(int), axis=0).std(0, ddof=1)
         x = np.hstack([dummies, style])
         theta = scipy.optimize.minimize(
             lambda t, x=x: (weight @ (np.logaddexp(0, x @ t) - won * (x @ t)), x.T @ (weight * (expit(x @ t) - won))),
@@ -369,6 +369,16 @@ def test_verdicts_that_cannot_be_compared_are_not_mixed(tmp_path: Path) -> None:
     rows[0] |= {"judge": "another", "baseline": "strong"}
     with pytest.raises(BadInput, match=r"2 judges: another, j\n.*2 baselines: base, strong"):
         ArenaScore()(dump(tmp_path / "j.jsonl", rows))
+
+
+def test_what_never_differs_is_named_and_left_out(tmp_path: Path) -> None:
+    path = dump(tmp_path / "j.jsonl", games())
+    plain = [row | {"messages": [{"content": "word " * (20 + n % 7)}]} for n, row in enumerate(answers_for())]
+    for row in plain:
+        row.pop("metadata")
+    table = ArenaScore(control=("length", "markdown"), draws=100)(path, dump(tmp_path / "a.jsonl", plain))
+    assert table.notes["never_differs"] == "header, list, bold"
+    assert "length" in table.notes
 
 
 def test_style_control_needs_all_answers(tmp_path: Path) -> None:

@@ -16,9 +16,6 @@ from hypothesis import strategies as st
 from burnish.core.errors import BadInput
 from burnish.core.run import Run
 from burnish.evaluate.arena.criteria import CRITERIA, criteria_chat, parse_criteria, parse_topic, topic_chat
-
-pytest.importorskip("sklearn")
-
 from burnish.evaluate.arena.curate import ArenaCurate
 from burnish.evaluate.arena.topics import find_topics, principal_components
 from burnish.llm import Reply, Usage
@@ -89,8 +86,7 @@ HOW: dict[str, Any] = {"reduce": "pca", "neighbours": 15, "components": 5, "smal
 
 @pytest.mark.parametrize("reduce", ["pca", pytest.param("umap", marks=pytest.mark.slow)])
 def test_planted_groups_are_found_and_the_rest_joins_the_nearest(reduce: str) -> None:
-    if reduce == "umap":
-        pytest.importorskip("umap")
+    pytest.importorskip("umap" if reduce == "umap" else "sklearn")
     # PCA sees what differs, so that six groups lie in five dimensions.
     found = find_topics(vectors(stray=8), **(HOW | {"reduce": reduce}))
     own = found.labels[: GROUPS * EACH].reshape(GROUPS, EACH)
@@ -119,6 +115,7 @@ def test_principal_components_keep_the_distances_of_flat_data() -> None:
 
 
 def test_too_few_or_too_even_prompts_are_refused() -> None:
+    pytest.importorskip("sklearn")
     with pytest.raises(BadInput, match="10 prompts are too few to group: these settings need 16"):
         find_topics(vectors(each=10, groups=1), **HOW)
     with pytest.raises(BadInput, match="dense enough"):
@@ -161,6 +158,7 @@ def mark(shown: str) -> str:
 @pytest.fixture
 def heap(tmp_path: Path) -> tuple[Path, Path]:
     """Prompts in six groups, two of them unusable, and their embeddings."""
+    pytest.importorskip("sklearn")
     rows = [
         {"prompt": f"Please solve this task of group {g} number {n} for me."}
         for g in range(GROUPS)

@@ -46,7 +46,7 @@ Li et al., arXiv 2406.11939, sections 4 and 6; the settings of lmarena/arena-har
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -58,14 +58,12 @@ from burnish.core.errors import BadInput, UnknownName
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Analysis
-from burnish.data.answer_style import AnswerStyle, answer_style, length_difference, markdown_differences
 from burnish.data.arena_hard import DRAWS, Answer, Game, read_answers, read_judgments
 from burnish.data.scores import Table
 from burnish.evaluate.arena import PAPER
+from burnish.evaluate.arena.style import covariates, names_of, unit
 from burnish.stats.bootstrap import bootstrap as mean_interval
 from burnish.stats.bradley_terry import Comparisons, Resampled, bootstrap
-
-MARKDOWN = ("header", "list", "bold")
 
 
 class ArenaScore(Analysis):
@@ -119,8 +117,8 @@ class ArenaScore(Analysis):
             fitted, shift = self._fit(played, texts, run.seed_of(f"arena score/{category}") % 2**32)
             rows += self._standings(category, played, fitted, shift)
             draws += _draws(category, fitted, shift, self.at)
-            notes |= {f"{name}, {category}" if len(by_category) > 1 else name: v for name, v in _style(fitted).items()}
-            notes |= _consistency(category if len(by_category) > 1 else "", played, self.level)
+            figures = self._style(fitted) | _consistency(played, self.level)
+            notes |= {f"{name}, {category}" if len(by_category) > 1 else name: v for name, v in figures.items()}
         run.items([game.row() | {"weight": self._weight(game)} for game in games])
         Table.of(draws).save(run.folder / DRAWS)
         run.metric(**{name: value for name, value in notes.items() if isinstance(value, int | float)})
@@ -145,7 +143,7 @@ class ArenaScore(Analysis):
             "interval": f"{self.level:.0%}, {self.draws} resamples of prompts",
         }
         if self.control:
-            notes["style"] = f"{', '.join(self.control)} at {self.at} style; tokens {_unit(games, texts)}"
+            notes["style"] = f"{', '.join(self.control)} at {self.at} style; tokens {unit(games, texts)}"
         return notes
 
     def _fit(
@@ -155,39 +153,27 @@ class ArenaScore(Analysis):
         played = [game for game in games if game.verdict is not None]
         if not played:
             raise BadInput(f"no game of {games[0].category or 'the file'} has a verdict", "judge them again")
-        style = self._covariates(played, texts)
+        weights = np.array([self._weight(game) for game in played])
+        style = covariates(played, texts, self.control, weights)
         rows = Comparisons.of(
             [game.model for game in played],
             [game.baseline for game in played],
             [game.score or 0.0 for game in played],
-            weights=[self._weight(game) for game in played],
+            weights=weights,
             covariates=style,
             clusters=[game.uid for game in played],
         )
         fitted = bootstrap(rows, played[0].baseline, draws=self.draws, level=self.level, seed=seed)
-        return fitted, {name: float(np.average(values, weights=rows.weight)) for name, values in style.items()}
+        return fitted, {name: float(np.average(values, weights=weights)) for name, values in style.items()}
 
-    def _covariates(self, games: Sequence[Game], texts: Mapping[str, Mapping[str, Answer]]) -> dict[str, np.ndarray]:
-        """Style differences of each game, divided by their standard deviation; those that never differ are left out."""
-        if not self.control:
-            return {}
-        recorded = _unit(games, texts) == "as recorded"
-        styles: dict[tuple[str, str], AnswerStyle] = {}
-
-        def style(model: str, uid: str) -> AnswerStyle:
-            if (model, uid) not in styles:
-                answer = texts[model][uid]
-                styles[model, uid] = answer_style(answer.text, answer.tokens if recorded else None)
-            return styles[model, uid]
-
-        _refuse_missing(games, texts)
-        pairs = [(style(game.model, game.uid), style(game.baseline, game.uid)) for game in games]
-        found: dict[str, np.ndarray] = {}
-        if "length" in self.control:
-            found["length"] = np.array([length_difference(*pair) for pair in pairs])
-        if "markdown" in self.control:
-            found |= zip(MARKDOWN, np.array([markdown_differences(*pair) for pair in pairs]).T, strict=True)
-        return {name: values / spread for name, values in found.items() if (spread := _spread(values))}
+    def _style(self, fitted: Resampled) -> dict[str, Any]:
+        """The coefficients: change of the logit for one standard deviation of a style difference."""
+        found: dict[str, Any] = {}
+        for name in fitted.fit.names:
+            interval = fitted.coefficient(name)
+            found |= {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
+        never = [name for name in names_of(self.control) if name not in fitted.fit.names]
+        return found | ({"never_differs": ", ".join(never)} if never else {})
 
     def _standings(
         self, category: str, games: Sequence[Game], fitted: Resampled, shift: Mapping[str, float]
@@ -217,10 +203,6 @@ class ArenaScore(Analysis):
         return sorted(rows, key=lambda row: (-row["win_rate"], row["model"]))
 
 
-def _spread(values: np.ndarray) -> float:
-    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-
-
 def _moved(fitted: Resampled, shift: Mapping[str, float], at: str) -> np.ndarray:
     """x·β of the style that is meant: of the fit, then of each resample, (1 + draws,)."""
     mean = np.array([shift[name] for name in fitted.fit.names])
@@ -239,15 +221,6 @@ def _draws(category: str, fitted: Resampled, shift: Mapping[str, float], at: str
     ]  # fmt: skip
 
 
-def _style(fitted: Resampled) -> dict[str, Any]:
-    """The coefficients: change of the logit for one standard deviation of a style difference."""
-    found: dict[str, Any] = {}
-    for name in fitted.fit.names:
-        interval = fitted.coefficient(name)
-        found |= {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
-    return found
-
-
 def _agreements(games: Sequence[Game]) -> list[tuple[str, bool]]:
     """For each model and prompt with two verdicts, the prompt and whether both prefer the same answer."""
     pairs: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -257,20 +230,14 @@ def _agreements(games: Sequence[Game]) -> list[tuple[str, bool]]:
     return [(uid, scores[0] == scores[1]) for (_, uid), scores in pairs.items() if len(scores) == 2]
 
 
-def _consistency(category: str, games: Sequence[Game], level: float) -> dict[str, Any]:
+def _consistency(games: Sequence[Game], level: float) -> dict[str, Any]:
     """How often the judge prefers the same answer when the sides are swapped, with its interval over prompts."""
     pairs = _agreements(games)
-    name = f"position_consistency, {category}" if category else "position_consistency"
     if len({uid for uid, _ in pairs}) < 2:
         return {}
     found = mean_interval([float(same) for _, same in pairs], clusters=[uid for uid, _ in pairs], level=level)
+    name = "position_consistency"
     return {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
-
-
-def _unit(games: Sequence[Game], texts: Mapping[str, Mapping[str, Answer]]) -> str:
-    used = [texts.get(model, {}).get(game.uid) for game in games for model in (game.model, game.baseline)]
-    recorded = all(answer is not None and answer.tokens is not None for answer in used)
-    return "as recorded" if recorded else "counted as words and marks"
 
 
 def _refuse_mixtures(by_category: Mapping[str, Sequence[Game]]) -> None:
@@ -286,14 +253,3 @@ def _refuse_mixtures(by_category: Mapping[str, Sequence[Game]]) -> None:
                 faults.append(f"{category or 'the file'}: {len(values)} {what}: {named}")
     if faults:
         raise BadInput.of("these judgments cannot be compared with one another", faults, "score each by itself")
-
-
-def _refuse_missing(games: Sequence[Game], texts: Mapping[str, Mapping[str, Answer]]) -> None:
-    lacking = Counter(
-        model
-        for model, uid in {(name, game.uid) for game in games for name in (game.model, game.baseline)}
-        if uid not in texts.get(model, {})
-    )
-    if lacking:
-        faults = [f"{model}: {count} answers" for model, count in sorted(lacking.items())]
-        raise BadInput.of("style control lacks answers", faults, "give a folder with the answers of all these models")
