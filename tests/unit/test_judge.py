@@ -34,6 +34,10 @@ CASES = [
     ("UNSATISFIED", NO),
     ("Verdict: satisfied.", YES),
     ("<think>Is it <UNSATISFIED>? No.</think>\n<SATISFIED> it is there", YES),
+    ("1. The file exists.\n2. Verdict: **UNSATISFIED**", NO),
+    ('{"verdict": "<SATISFIED>"}', YES),
+    ('{"verdict": "UNSATISFIED"}', NO),
+    ("### Verdict\n<SATISFIED>\n### Reason\nIt is there.", YES),
     # errors, refusals, nothing
     ("", None),
     ("  \n\t", None),
@@ -56,6 +60,9 @@ CASES = [
     ("The README says '<SATISFIED>' in its first line.", None),
     ('The README says "<SATISFIED>", but nothing was saved.\n<UNSATISFIED>', NO),
     ("Not <SATISFIED>", None),
+    ("Verdict: NOT SATISFIED", None),
+    ("<NOT SATISFIED>", None),
+    ("The answer is neither <SATISFIED> nor <UNSATISFIED>", None),
     ("The file does not exist. <UNSATISFIED>", NO),
     ("Verdict: not <SATISFIED>", None),
     ("The file does not exist, so it is <UNSATISFIED>.", NO),
@@ -102,6 +109,13 @@ def _bare(text: str, label: str) -> list[str]:
 def test_nothing_crashes_the_parser(text: str) -> None:
     found = read_label(text, RUBRIC)
     assert found.label in (None, YES, NO)
+
+
+@pytest.mark.parametrize("filler", ["*", " ", "<", "<SATISFIED> not ", 'a "', "verdict "])
+@pytest.mark.timeout(20)
+def test_long_replies_take_no_long_time(filler: str) -> None:
+    read_label(filler * 20_000 + "x", RUBRIC)
+    read_label(filler * 2_000 + "<SATISFIED>", RUBRIC)
 
 
 class Says:

@@ -60,6 +60,10 @@ def test_what_leads_out_is_refused(place, path) -> None:
 def test_the_usual_spellings_are_understood(place, path) -> None:
     assert Workspace(place).resolve(path) == "src/model.py"
     assert Workspace(place).resolve(str(place / "src")) == "src/"
+    for root in ("/", ".", "./", str(place)):
+        assert Workspace(place).resolve(root) == "./"
+    assert len(Workspace(place).inside("./")) == 3
+    assert [found.path for found in Workspace(place).inside("src/")] == ["src/model.py", "src/train.py"]
 
 
 def test_links_and_generated_folders_are_not_listed(place) -> None:
@@ -256,6 +260,11 @@ def test_code_is_found_by_name_words_and_meaning(place) -> None:
     search = CodeSearch(workspace, graph)
     assert any(found.tag.name == "helper" for found in search.find("A helpr is used"))
     assert any(found.tag.path == "src/train.py" for found in search.find("the train script"))
+    for number in range(5):
+        (place / "src" / f"part{number}.py").write_text("def forward(x):\n    pass\n")
+    many = Workspace(place)
+    found = CodeSearch(many, code_graph(many)).find("helper and forward", most=1)
+    assert found[0].tag.name == "helper", "a name that many have says less"
     assert CodeSearch(Workspace(place / "results"), code_graph(Workspace(place / "results"))).find("x") == []
 
     def embed(texts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,7 +91,9 @@ class CodeSearch:
         for word in {word.lower().replace("_", " ") for word in _WORD.findall(query)}:
             for _, score, place in process.extract(word, names, scorer=fuzz.ratio, score_cutoff=FUZZY, limit=most):
                 scores[place] = max(scores.get(place, 0.0), score)
-        return sorted(scores, key=lambda place: (-scores[place], place))[:most]
+        # Of names that fit alike, those that few definitions have say more.
+        common = Counter(names)
+        return sorted(scores, key=lambda place: (-scores[place], common[names[place]], place))[:most]
 
     def _by_words(self, query: str, most: int) -> list[int]:
         index, known = self._index

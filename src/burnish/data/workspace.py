@@ -141,7 +141,7 @@ class Workspace:
                 raise Refused("it leads through a symbolic link")
         path = "/".join(parts)
         if stat.S_ISDIR(mode):
-            return f"{path}/"
+            return f"{path or '.'}/"
         if not stat.S_ISREG(mode):
             raise Refused("it is no regular file")
         return path
@@ -171,7 +171,7 @@ class Workspace:
 
     def inside(self, folder: str) -> list[Found]:
         """The files below a folder, by its path as `resolve` gives it."""
-        prefix = "" if folder in ("", "/") else folder.rstrip("/") + "/"
+        prefix = "" if folder == "./" else folder
         return [found for found in self.files() if found.path.startswith(prefix)]
 
 

@@ -27,11 +27,15 @@ _HEDGES = re.compile(
     re.IGNORECASE,
 )
 """Words before a label, in its sentence, after which the label is not what the sentence states."""
+_SHORT = 160
+"""Characters that a line with a bare label, or what stands before a label, has at most."""
+_CONTEXT = 400
+"""Characters before a label in which a denial of it is looked for."""
 _CLAUSE = re.compile(r"(?<=[.!?;:])\s|\b(?:so|thus|hence|therefore|consequently)\b", re.IGNORECASE)
 """Where what is denied or supposed ends."""
 _LEAD = re.compile(
-    r"[\s>#*_\-•|]*(?:(?:my|the|our)\s+)?(?:final\s+|overall\s+)?(?:verdict|judge?ment|answer|decision|rating|result|"
-    r"label|conclusion|status|output)?[\s*_]*(?:is|:|=|-|→)?[\s*_:]*",
+    r"[\s>#*_\-•|{\"'`]*(?:\d{1,2}[.)]\s*)?(?:(?:my|the|our)\s+)?(?:final\s+|overall\s+)?"
+    r"(?:verdict|judge?ment|answer|decision|rating|result|label|conclusion|status|output)?[\s*_\"']*(?:is|:|=|-|→)?[\s*_:\"'`“]*",
     re.IGNORECASE,
 )
 """What may stand before a label on a line that states it."""
@@ -103,15 +107,16 @@ def read_label(text: str, rubric: Rubric, finish: str = "stop") -> Reading:
     mentioned: list[str] = []
     decided: list[str] = []
     for line in text.splitlines():
-        bare = rubric._words.fullmatch(line.strip().strip("`\"'"))
+        # A line that states a label is short; on long ones the patterns would take long.
+        bare = rubric._words.fullmatch(line.strip().strip("`\"'{},")) if len(line) <= _SHORT else None
         if bare:
             decided.append(rubric.canonical(bare[1]))
             continue
         several = len({rubric.canonical(match[1]) for match in tags.finditer(line)}) > 1
         for match in tags.finditer(line):
             label = rubric.canonical(match[1])
-            before = _CLAUSE.split(tags.sub(" ", line[: match.start()]))[-1]
-            alone = not several and _LEAD.fullmatch(line[: match.start()].rstrip("`\"'*“ "))
+            before = _CLAUSE.split(tags.sub(" ", line[max(0, match.start() - _CONTEXT) : match.start()]))[-1]
+            alone = not several and match.start() <= _SHORT and _LEAD.fullmatch(line[: match.start()])
             if alone and not _HEDGES.search(line[: match.start()]):
                 decided.append(label)
             elif _HEDGES.search(before) or _quoted(line, match):
@@ -139,7 +144,7 @@ def _without_thinking(text: str) -> str:
 
 def _quoted(line: str, match: re.Match[str]) -> bool:
     """Whether a label stands in quotation marks inside a longer sentence."""
-    before, after = line[: match.start()], line[match.end() :]
+    before, after = line[: match.start()][-1:], line[match.end() :][:1]
     return any(
         before.endswith(opening) and after.startswith(closing)
         for opening, closing in (('"', '"'), ("'", "'"), ("“", "”"), ("`", "`"))
