@@ -3,7 +3,7 @@
     python benchmarks/coverage.py [panel ...] [--quick]
 
 Panels: proportion, paired, unpaired, f1 (exact sums over all tables, no simulation but for paired tables of 100 items),
-clustered, clustered-paired, scores (simulated, with the Monte Carlo error printed). Every panel first says in words how
+clustered, clustered-paired, scores (simulated, with the Monte Carlo error printed), prior-sampling. Every panel first says in words how
 its data arise. Under the prior a Bayesian interval covers its level by construction, so the rows that tell something are
 those at fixed parameters.
 """
@@ -64,9 +64,7 @@ def f1_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
     for method in ("dirichlet", "beta", "jeffreys", "wilson", "clopper-pearson"):
         for n in SIZES:
             # x ~ Beta(1, 2) and the share of non-negatives ~ Beta(3, 1), independent under the Dirichlet prior.
-            average = sum(
-                stats.betabinom.pmf(m, n, 3, 1) * _x_coverage(method, m, prior=(1, 2)) for m in range(n + 1)
-            )
+            average = sum(stats.betabinom.pmf(m, n, 3, 1) * _x_coverage(method, m, prior=(1, 2)) for m in range(n + 1))
             at = [
                 sum(stats.binom.pmf(m, n, 0.7) * _x_coverage(method, m, x=f1 / (2 - f1)) for m in range(n + 1))
                 for f1 in fixed
@@ -123,8 +121,8 @@ def paired_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
     words = (
         "Two models on the same n items. An item is a pair of standard normals of correlation rho; a model is right where "
         "its own lies below its threshold. Columns: theta_A, theta_B and rho from the prior (probit covers 0.95 of it by "
-        "construction, tango's figure is simulated with 3,000 draws), then fixed (theta_A, theta_B, rho). Exact sums over "
-        "all tables up to 10 items; 30 and 100 items: 250 random tables a cell (error 0.014)."
+        "construction, those of the others are simulated with 1,000 draws), then fixed (theta_A, theta_B, rho). Exact sums over "
+        "all tables up to 10 items; 30 and 100 items: 150 random tables a cell (error 0.018)."
     )
     places = [
         (0.5, 0.5, 0.3), (0.8, 0.8, 0.3), (0.95, 0.95, 0.3), (0.8, 0.8, 0.9), (0.95, 0.95, 0.9),
@@ -138,7 +136,7 @@ def paired_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
             if method == "probit":
                 average = LEVEL
             else:
-                draws = [(*rng.random(2), 2 * rng.beta(4, 2) - 1) for _ in range(300 if quick else 3000)]
+                draws = [(*rng.random(2), 2 * rng.beta(4, 2) - 1) for _ in range(200 if quick else 1000)]
                 held = [_holds(interval(tuple(rng.multinomial(n, _cells(*d)))), d[0] - d[1]) for d in draws]
                 average = float(np.mean(held))
             at = []
@@ -150,7 +148,7 @@ def paired_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
                     held = [_holds(interval(table), place[0] - place[1]) for table in tables]
                     at.append(float(chance @ np.array(held)))
                 else:
-                    drawn = rng.multinomial(n, cells, size=250)
+                    drawn = rng.multinomial(n, cells, size=150)
                     at.append(float(np.mean([_holds(interval(tuple(t)), place[0] - place[1]) for t in drawn])))
             rows.append((f"{method:15s} n={n}", [average, *at]))
     return words, ["prior", *(f"{a},{b},{rho}" for a, b, rho in places)], rows
@@ -187,7 +185,7 @@ CLUSTERED = ("bayes", "inspect-wilson", "inspect-t", "miller", "cluster-bootstra
 
 def clustered_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
     """Coverage of one proportion from clusters of five."""
-    draws = 150 if quick else 1500
+    draws = 150 if quick else 600
     words = (
         "One model, T clusters of 5 items. d ~ Gamma(1, 1); a cluster's own rate ~ Beta(d theta, d (1 - theta)). Columns: "
         f"theta uniform, then fixed. {draws} simulated evaluations a cell (error {0.5 / math.sqrt(draws):.3f} at worst, "
@@ -195,6 +193,11 @@ def clustered_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
     )
     rng = np.random.Generator(np.random.PCG64(2))
     rows: dict[str, list[float]] = {}
+
+    @cache
+    def interval(method: str, k: tuple[int, ...]) -> Interval:
+        return clustered(k, [5] * len(k), method)
+
     for clusters in (2, 6, 20) if quick else (2, 6, 20, 60):
         for place in ("prior", *RATES):
             held: dict[str, list[bool]] = {method: [] for method in CLUSTERED}
@@ -206,7 +209,7 @@ def clustered_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
                 for method in CLUSTERED:
                     if "bootstrap" in method and draw % 10:
                         continue
-                    held[method].append(_holds(clustered(k, np.full(clusters, 5), method), theta))
+                    held[method].append(_holds(interval(method, tuple(sorted(k.tolist()))), theta))
             for method in CLUSTERED:
                 rows.setdefault(f"{method:17s} T={clusters}", []).append(float(np.mean(held[method])))
     ordered = sorted(rows.items(), key=lambda row: CLUSTERED.index(row[0].split()[0]))
@@ -215,7 +218,7 @@ def clustered_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
 
 def clustered_paired_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
     """Coverage of a paired difference from clusters of five."""
-    draws = 200 if quick else 1500
+    draws = 150 if quick else 400
     words = (
         "Two models on the same T clusters of 5 items. Each model has its own rate in each cluster, Beta(d theta, "
         "d (1 - theta)) with d = 2, from one shared uniform with probability 1/2, else independent; items are then "
@@ -244,11 +247,11 @@ def clustered_paired_panel(quick: bool = False) -> tuple[str, list[str], list[Ro
 
 def scores_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
     """Coverage of the mean of scores in [0, 1] that are not binary."""
-    draws = 300 if quick else 3000
+    draws = 200 if quick else 800
     words = (
         "One model, n independent scores in [0, 1]. Columns: Beta(0.5, 0.5), nearly right or wrong; Beta(8, 2), high "
         "marks; half of the items exactly 1 and the rest uniform; 80 % exactly 1 and the rest uniform; five grades 0, "
-        f"1/4 ... 1 with probabilities .05 .05 .1 .2 .6. {draws} simulated evaluations a cell (the bootstrap: a thirtieth)."
+        f"1/4 ... 1 with probabilities .05 .05 .1 .2 .6. {draws} simulated evaluations a cell (the bootstrap: an eighth)."
     )
     grades = np.linspace(0, 1, 5)
     chance = np.array([0.05, 0.05, 0.1, 0.2, 0.6])
@@ -268,12 +271,39 @@ def scores_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
                 x = draw(rng, n)
                 for method in ("logit-t", "student-t"):
                     held[method].append(_holds(mean_score(x, method=method), mean))
-                if number % 30 == 0:
-                    held["bootstrap"].append(_holds(bootstrap(x, draws=2000), mean))
+                if number % 8 == 0:
+                    held["bootstrap"].append(_holds(bootstrap(x, draws=1000), mean))
             for method, values in held.items():
                 rows.setdefault(f"{method:15s} n={n}", []).append(float(np.mean(values)))
     order = ("logit-t", "student-t", "bootstrap")
     return words, list(kinds), sorted(rows.items(), key=lambda row: order.index(row[0].split()[0]))
+
+
+def prior_sampling_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
+    """What becomes of 10,000 draws from the prior, weighed by the likelihood of a paired table."""
+    words = (
+        "Paired tables with shares .5, .2, .15, .15 (both, only A, only B, neither). 10,000 draws of theta_A, theta_B and "
+        "rho from the prior, weighed by the likelihood, as the paper's code does (here with the exact bivariate normal). "
+        "Columns: effective sample size, the 95 % bounds that two runs give, and those of the lattice."
+    )
+    rng = np.random.Generator(np.random.PCG64(5))
+    rows = []
+    for n in (10, 30, 100, 300, 1000, 3000):
+        table = [n // 2, n // 5, round(0.15 * n)]
+        table.append(n - sum(table))
+        sizes, drawn = [], []
+        for _ in range(2):
+            a, b = rng.random((2, 10_000))
+            neither = cdf(-special.ndtri(a), -special.ndtri(b), 2 * rng.beta(4, 2, 10_000) - 1)
+            log = np.array(table) @ np.log(
+                np.maximum([a + b + neither - 1, 1 - b - neither, 1 - a - neither, neither], 1e-300)
+            )
+            weights = np.exp(log - log.max())
+            sizes.append(float(weights.sum() ** 2 / (weights**2).sum()))
+            drawn += np.quantile(rng.choice(a - b, 10_000, p=weights / weights.sum()), [0.025, 0.975]).tolist()
+        exact = paired_binary(*table).interval
+        rows.append((f"prior-sampling n={n}", [float(np.mean(sizes)), *drawn, exact.low, exact.high]))
+    return words, ["ESS", "low 1", "high 1", "low 2", "high 2", "low", "high"], rows
 
 
 def _holds(interval: Interval, truth: float) -> bool:
@@ -288,6 +318,7 @@ PANELS: dict[str, Callable[[bool], tuple[str, list[str], list[Row]]]] = {
     "clustered": clustered_panel,
     "clustered-paired": clustered_paired_panel,
     "scores": scores_panel,
+    "prior-sampling": prior_sampling_panel,
 }
 
 

@@ -51,14 +51,25 @@ METHODS: dict[str, str] = {
     "reload": "burnish.evaluate.reload:Reload",
     "interval": "burnish.evaluate.interval:Interval",
     "compare": "burnish.evaluate.compare:Compare",
+    "arena curate": "burnish.evaluate.arena.curate:ArenaCurate",
+    "arena judge": "burnish.evaluate.arena.judge:ArenaJudge",
+    "arena score": "burnish.evaluate.arena.score:ArenaScore",
+    "arena validity": "burnish.evaluate.arena.validity:ArenaValidity",
+    "devai report": "burnish.evaluate.devai.report:Report",
+    "devai judge": "burnish.evaluate.devai.judge:Judge",
+    "devai precheck": "burnish.evaluate.devai.precheck:Precheck",
+    "specialist copy": "burnish.evaluate.specialist.copy:SpecialistCopy",
+    "specialist judge": "burnish.evaluate.specialist.judge:SpecialistJudge",
+    "specialist rank": "burnish.evaluate.specialist.rank:SpecialistRank",
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 
-BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot"})
-TOOLS = frozenset({"divergence", "reload"})
+BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "devai precheck", "specialist copy"})
+TOOLS = frozenset({"divergence", "reload", "specialist rank"})
 
 CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",
+    "small-samples": "burnish.claims.small_samples:CLAIM",
 }
 """Name to the claim."""
 

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from burnish.core.journal import Journal
 from burnish.core.method import Method
 from burnish.core.recipe import Planned, Recipe
 from burnish.core.run import Run, slug
+from burnish.core.shapes import Compressor
 
 PLAIN = "hf"
 """The format of a saved model when none is asked for: an ordinary Hugging Face folder."""
@@ -421,9 +423,12 @@ def _plan(steps: Iterable[Planned], folder: Path, seed: int) -> Plan:
     for step in steps:
         sources = {name: source for name, source in step.goods.items() if isinstance(source, str)}
         estimate: dict[str, Any] = {}
-        if hasattr(step.method, "estimate"):
+        own = getattr(step.method, "estimate", None)
+        if own is None and isinstance(step.method, Compressor) and "model" in sources:
+            own = partial(catalogue.reference("burnish.models.estimate:estimate"), step.method)
+        if own is not None:
             try:
-                estimate = dict(step.method.estimate(sources))
+                estimate = dict(own(sources))
             except BurnishError as error:
                 estimate = {"estimate": f"none: {error.problem}"}
         rows.append(

@@ -178,7 +178,14 @@ def brute(k: np.ndarray, n: np.ndarray, level: float = 0.95) -> tuple[float, flo
 
 @pytest.mark.parametrize(
     ("k", "n"),
-    [([0, 0], [5, 5]), ([5], [5]), ([3], [5]), ([0, 5, 5], [5, 5, 5]), ([9, 9, 9], [10, 10, 10]), ([0, 100], [100, 100])],
+    [
+        ([0, 0], [5, 5]),
+        ([5], [5]),
+        ([3], [5]),
+        ([0, 5, 5], [5, 5, 5]),
+        ([9, 9, 9], [10, 10, 10]),
+        ([0, 100], [100, 100]),
+    ],
 )
 def test_clustered_posterior_equals_brute_quadrature(k: list[int], n: list[int]) -> None:
     found = clustered_interval(k, n)

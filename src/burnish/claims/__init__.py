@@ -67,7 +67,7 @@ def run(
 
     Args:
         name: The claim.
-        model: Any model that burnish loads; the claim's own by default.
+        model: Any model that burnish loads; the claim's own by default. Some claims are about no model.
         scale: "full" is the comparison that the claim is about; see `Scale`.
         out: The run's folder; ``runs/claim-<name>-<scale>`` by default, with the model's name where it is not the
             claim's own.
@@ -76,10 +76,12 @@ def run(
         dtype: In which precision they are loaded; it is.
 
     Raises:
-        BadInput: the data are not at hand, the folder holds another run, or a setting does not fit the model.
+        BadInput: a model for a claim that is about none, the data are not at hand, the folder holds another run, or a setting does not fit the model.
     """
     claim = load(name)
     claim.asked(scale)
+    if model and not claim.default_model:
+        raise BadInput(f"the claim {name!r} asks nothing of a model", "leave the model out")
     model = model or claim.default_model
     default = f"claim-{name}-{scale}" + (f"-{Path(model).name}" if model != claim.default_model else "")
     folder = Path(out) if out is not None else Path("runs") / slug(default)

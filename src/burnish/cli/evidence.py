@@ -55,7 +55,7 @@ def claim(
     from burnish.core.run import slug
 
     asked = model or catalogue.claim(name).default_model
-    folder = out or Path("runs", slug(f"claim-{name}-{scale}-{asked}"))
+    folder = out or Path("runs", slug("-".join(filter(None, ["claim", name, scale, asked]))))
     found = _measure(name, asked, scale, folder, data=data, device=device, dtype=dtype)
     if keep:
         look.say(f"kept: {catalogue.reference('burnish.claims:commit')(found)}")
@@ -101,8 +101,9 @@ def claims(*, json: JsonFlag = False) -> None:
 
 def _measure(name: str, model: str, scale: str, folder: Path, **options: Any) -> Evidence:
     look.note(f"run folder: {folder}")
-    # Fetches the weights if they are not here yet, and says under which licence they come.
-    catalogue.reference("burnish.models.resolve:resolve")(model, look.note)
+    if model:
+        # Fetches the weights if they are not here yet, and says under which licence they come.
+        catalogue.reference("burnish.models.resolve:resolve")(model, look.note)
     found: Evidence = catalogue.reference("burnish.claims:run")(name, model, scale=scale, out=folder, **options)
     report = catalogue.reference("burnish.report:render")([folder], folder / "report.html")
     _show(found)
@@ -138,6 +139,8 @@ def _show(found: Evidence) -> None:
     )
     look.say()
     look.say(f"verdict: {found.verdict}", look.COLOURS[found.verdict] + " bold")
+    for line in catalogue.reference("burnish.report.claim_page:partial")(found):
+        look.say(line)
 
 
 def _bounded(value: Mapping[str, float] | None) -> str:

@@ -120,7 +120,14 @@ def problem(error: BurnishError) -> None:
 
 
 def figure(value: Any) -> str:
-    """A measured value as people read it: five significant digits, and all digits of a whole number."""
+    """A measured value as people read it.
+
+    Five significant digits, and all digits of a whole number; an estimate with its bounds; a list line by line.
+    """
+    if isinstance(value, Mapping) and {"estimate", "low", "high"} <= set(value):
+        return f"{figure(value['estimate'])} [{figure(value['low'])}, {figure(value['high'])}]"
+    if isinstance(value, list | tuple):
+        return "\n".join(map(figure, value))
     if isinstance(value, float) and not value.is_integer():
         return f"{value:.5g}"
     return f"{value:.0f}" if isinstance(value, float) and abs(value) < 1e15 else str(value)

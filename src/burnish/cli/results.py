@@ -28,7 +28,7 @@ def show(result: Result, *, json: bool = False) -> None:
     if rows and set(BOUNDS) <= rows[0].keys():
         _estimates(rows, _notes(result))
     elif result.metrics:
-        look.table(("measure", "value"), [(name, look.figure(value)) for name, value in result.metrics.items()])
+        look.table(("measure", "value"), _measured(result.metrics))
     places: dict[str, Any] = {"saved": result.saved, "run": result.folder, "report": result.report}
     if result.fresh:
         places = {"minutes": f"{result.minutes:.1f}", **places}
@@ -96,6 +96,17 @@ def _form(width: float) -> str:
         return "z.3f"
     places = 1 - math.floor(math.log10(width))
     return f"z.{max(3, places)}f" if places <= MOST_PLACES else ".3g"
+
+
+def _measured(metrics: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
+    """Names and figures; what is nested has a dotted name."""
+    rows = []
+    for name, value in metrics.items():
+        if isinstance(value, Mapping) and "estimate" not in value:
+            rows += _measured(value, f"{before}{name}.")
+        else:
+            rows.append((f"{before}{name}", look.figure(value)))
+    return rows
 
 
 def show_plan(plan: Plan) -> None:

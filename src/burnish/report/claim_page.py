@@ -14,7 +14,14 @@ from burnish.report import charts, palette, words
 from burnish.report.forest import Row, forest
 from burnish.report.page import Column, Head, Section, figure, folded, listed, mark, paragraph, table, verdict_chip
 
-SMOKE = "This is the smoke scale: it shows that the machinery works, and its verdict decides nothing."
+PARTIAL = {
+    "smoke": "This is the smoke scale: it shows that the machinery works, and its verdict decides nothing.",
+    "demo": (
+        "This is the demo scale, a part of the claim that takes minutes: the verdict is on the criteria below and no "
+        "others. `burnish claim {claim}` asks all of it."
+    ),
+}
+"""What to know of a verdict at a smaller scale."""
 
 COSTS = (
     ("seconds", "time", lambda seconds: words.duration(seconds) if seconds else words.ABSENT),
@@ -40,13 +47,18 @@ def head(evidence: Evidence, notes: Sequence[str] = (), tiles: Sequence[tuple[st
         ],
         chip=verdict_chip(evidence.verdict),
         lead=lead,
-        notes=[*([SMOKE] if evidence.scale == "smoke" else []), *notes],
+        notes=[*partial(evidence), *notes],
         tiles=[
             ("criteria that hold", f"{held} of {len(evidence.findings)}"),
             ("items, paired", words.number(items)),
             *tiles,
         ],
     )
+
+
+def partial(evidence: Evidence) -> list[str]:
+    """What to know of the verdict where only a part of the claim was asked."""
+    return [PARTIAL[evidence.scale].format(claim=evidence.claim)] if evidence.scale in PARTIAL else []
 
 
 def scale_of(evidence: Evidence) -> str:
@@ -218,7 +230,7 @@ def _beside(evidence: Evidence, measure: str) -> Markup:
                 names.setdefault(name.casefold(), name)
                 rows[-1][f"arm {name.casefold()}"] = Markup("{}").format(words.as_given(value))
     for cell, members in places_of(evidence):
-        row: dict[str, Any] = {"source": f"Here, {evidence.model}", "where": cell or "all items"}
+        row: dict[str, Any] = {"source": f"Here, {evidence.model}".rstrip(", "), "where": cell or "all items"}
         for arm in members:
             found = [
                 value["estimate"]

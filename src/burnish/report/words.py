@@ -192,19 +192,20 @@ def verdict_sentence(evidence: Evidence) -> str:
     """The verdict on a claim in words, and why."""
     count = len(evidence.findings)
     counted = {v: sum(finding.verdict == v for finding in evidence.findings) for v in ("does not hold", "undecided")}
+    of = f" for {evidence.model}" if evidence.model else ""
     if not count:
-        return f"Undecided for {evidence.model}: no criterion was measured."
+        return f"Undecided{of}: no criterion was measured."
     if evidence.verdict == "holds":
         met = "its one criterion is met" if count == 1 else f"all {count} criteria are met"
-        return f"Holds for {evidence.model}: {met}."
+        return f"Holds{of}: {met}."
     if evidence.verdict == "does not hold":
         wrong = counted["does not hold"]
         return (
-            f"Does not hold for {evidence.model}: {wrong} of {plural(count, 'criterion', 'criteria')} "
+            f"Does not hold{of}: {wrong} of {plural(count, 'criterion', 'criteria')} "
             f"{'lies' if wrong == 1 else 'lie'} on the wrong side of the margin."
         )
     open_ = counted["undecided"]
     return (
-        f"Undecided for {evidence.model}: the interval of {open_} of {plural(count, 'criterion', 'criteria')} "
+        f"Undecided{of}: the interval of {open_} of {plural(count, 'criterion', 'criteria')} "
         f"{'reaches' if open_ == 1 else 'reach'} across the margin; more items could settle it."
     )

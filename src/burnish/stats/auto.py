@@ -84,11 +84,12 @@ _WHY_ONE = {
 }
 _WHY_PAIRED = {
     "probit": "right or wrong answers of both models to the same items: the paired posterior uses how they agree",
-    "tango": "right or wrong answers to the same items in clusters: Tango's interval at the clusters' effective size",
+    "tango": "clustered or all alike: Tango's interval at the effective number of items is never of zero width",
     "student-t": "scores of both models on the same items: Student's t on their differences",
 }
 _WHY_UNPAIRED = {
     "beta": "right or wrong answers to different items: the difference of two independent posteriors",
     "bayes": "right or wrong answers to different items in clusters: the difference of two clustered posteriors",
+    "newcombe": "all scores of a model are alike: Newcombe's interval is never of zero width",
     "welch-t": "scores on different items: Welch's t on the difference of means",
 }

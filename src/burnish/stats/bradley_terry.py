@@ -1,262 +1,370 @@
-"""Bradley-Terry: strengths of models from battles between them, with what is not strength (style) taken out.
+"""Bradley-Terry: strengths of players from comparisons in pairs, with covariates of the comparison itself.
 
-P(a beats b) = sigmoid(s_a - s_b + w . x), where x holds covariates of the battle, such as the difference of the two
-answers' lengths. A tie is half a win for each side. Fitted by Newton's method on the weighted logistic likelihood;
-Newton's method also gives each resample's fit in a few steps from the whole fit. Battles of one prompt are resampled
-together: two games with the sides swapped, or several copies of one game, are not independent evidence.
+A comparison of a with b ends with the outcome y in [0, 1], seen from a: 1 won, 0 lost, 0.5 a tie. The model is
+
+    P(a beats b) = 1 / (1 + exp(-(s_a - s_b + x·β)))
+
+with a strength s for each player, 0 for the anchor, and a coefficient β for each covariate x of the comparison, such as
+how much longer a's answer is. It is a logistic regression without intercept, fitted by Newton's method to the weighted
+log-likelihood; a tie counts as half a win and half a loss. Where all comparisons are against one opponent and there
+are no covariates, expit(s_a - s_b) is the weighted mean of a's outcomes.
+
+Comparisons on one prompt are not independent: two games, several opponents, one question. `bootstrap` therefore draws
+whole clusters of comparisons.
+
+Source: Bradley and Terry, Biometrika 39 (1952); covariates as in Li et al., arXiv 2406.11939, "style control".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.special import expit
 
 from burnish.core.errors import BadInput, UnknownName
-from burnish.stats.checks import count_faults, is_number, level_faults
+from burnish.stats.checks import count_faults, level_faults
 from burnish.stats.interval import Interval
-from burnish.stats.items import FloatArray, IntArray, Items, Labels
+from burnish.stats.items import FloatArray, IntArray, Labels
 
-_STEPS = 60
-_CLOSE = 1e-9
+RIDGE = 1e-4
+"""Default weight of the penalty s²/2 + β²/2. It moves an estimate of ordinary data in the sixth digit, and gives a
+player that won or lost everything, whose likelihood has no maximum, a large finite strength."""
+_STEPS = 100
 _FEW = 20
+"""Below this many clusters a bootstrap interval is clearly too narrow, and says so."""
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """Checked comparisons: one row is one comparison of two players."""
+
+    players: tuple[str, ...]
+    """In order of their names."""
+    first: IntArray
+    """Number of the player that the outcome is seen from, (rows,)."""
+    second: IntArray
+    """Number of the other, (rows,)."""
+    outcome: FloatArray
+    """In [0, 1], (rows,)."""
+    weight: FloatArray
+    """How often the row counts, (rows,)."""
+    covariates: FloatArray
+    """(rows, covariates)."""
+    names: tuple[str, ...]
+    """Of the covariates."""
+    cluster: IntArray
+    """Number of the cluster that the row is drawn with, (rows,)."""
+    clusters: int
+    clustered: bool
+
+    @classmethod
+    def of(
+        cls,
+        first: Sequence[str],
+        second: Sequence[str],
+        outcome: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        covariates: Mapping[str, ArrayLike] | None = None,
+        clusters: Labels | None = None,
+    ) -> Comparisons:
+        """Check comparisons.
+
+        Args:
+            first: Names of the players that the outcomes are seen from.
+            second: Names of their opponents, as many.
+            outcome: In [0, 1], as many.
+            weights: At least 0, as many; 1 each where absent.
+            covariates: Name to finite values, as many; positive values speak for `first`.
+            clusters: Labels, as many, of what is drawn together; every row by itself where absent.
+
+        Raises:
+            BadInput: listing all faults; rows are named by number, counted from 0.
+        """
+        n = len(first)
+        faults = [] if n else ["there are no comparisons"]
+        if len(second) != n:
+            faults.append(f"second: {len(second)} names for {n} comparisons")
+        y = _column("outcome", outcome, n, faults)
+        faults += _outside("outcome", y, 0, 1)
+        w = np.ones(n) if weights is None else _column("weights", weights, n, faults)
+        faults += _outside("weights", w, 0, np.inf)
+        if n and len(w) == n and not w.any():
+            faults.append("weights: all are 0")
+        table = {name: _column(name, values, n, faults) for name, values in (covariates or {}).items()}
+        labels = list(range(n)) if clusters is None else list(clusters)
+        if len(labels) != n:
+            faults.append(f"clusters: {len(labels)} labels for {n} comparisons")
+        same = [row for row, pair in enumerate(zip(first, second, strict=False)) if pair[0] == pair[1]]
+        if same:
+            faults.append(f"a player meets itself in {_rows(same)}")
+        if faults:
+            raise BadInput.of("these comparisons cannot be used", faults)
+        players = tuple(sorted({*first, *second}))
+        number = {name: place for place, name in enumerate(players)}
+        units: dict[object, int] = {}
+        return cls(
+            players=players,
+            first=np.array([number[name] for name in first], dtype=np.intp),
+            second=np.array([number[name] for name in second], dtype=np.intp),
+            outcome=y,
+            weight=w,
+            covariates=np.column_stack(list(table.values())) if table else np.empty((n, 0)),
+            names=tuple(table),
+            cluster=np.array([units.setdefault(label, len(units)) for label in labels], dtype=np.intp),
+            clusters=len(units),
+            clustered=clusters is not None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def player(self, name: str) -> int:
+        """The number of a player.
+
+        Raises:
+            UnknownName: nobody of that name was compared.
+        """
+        if name not in self.players:
+            raise UnknownName("player", name, self.players)
+        return self.players.index(name)
 
 
 @dataclass(frozen=True)
 class BradleyTerry:
-    """Strengths, and how they vary over resampled prompts."""
+    """Fitted strengths and coefficients."""
 
-    names: tuple[str, ...]
-    """Models, in order of their names."""
+    players: tuple[str, ...]
     strengths: FloatArray
-    """In logits, (models,); that of the baseline is 0."""
-    coefficients: FloatArray
-    """Of the covariates as given, (covariates,)."""
-    drawn: FloatArray
-    """Strengths of each resample, (draws, models)."""
-    drawn_coefficients: FloatArray
-    """(draws, covariates)."""
-    baseline: str
-    level: float
-    n: int
-    """Battles."""
-    n_clusters: int | None
-    """Prompts, where battles were grouped by them."""
+    """(players,), on the logit scale; 0 for the anchor, NaN for a player with no path of comparisons to it."""
+    anchor: str
+    names: tuple[str, ...] = ()
+    coefficients: FloatArray = field(default_factory=lambda: np.empty(0))
+    """(covariates,), change of the logit for one unit of the covariate."""
 
-    def win_rate(self, name: str, against: str | None = None) -> Interval:
-        """Chance that `name` beats `against` (by default the baseline) with all covariates at 0, as an interval.
+    def strength(self, player: str) -> float:
+        """The strength of one player."""
+        return float(self.strengths[self.players.index(player)])
 
-        Raises:
-            UnknownName: No such model.
+    def win_rate(self, player: str, opponent: str = "", shift: float = 0.0) -> float:
+        """Probability that `player` beats `opponent` (the anchor by default).
+
+        Args:
+            player: A player.
+            opponent: Another.
+            shift: x·β of the comparison that is meant; 0 for one in which no covariate favours either.
         """
-        a, b = self._place(name), self._place(self.baseline if against is None else against)
-        gap = self.strengths[a] - self.strengths[b]
-        return self._interval(float(special.expit(gap)), special.expit(self.drawn[:, a] - self.drawn[:, b]))
-
-    def strength(self, name: str) -> Interval:
-        """Strength over the baseline, in logits.
-
-        Raises:
-            UnknownName: No such model.
-        """
-        a = self._place(name)
-        return self._interval(float(self.strengths[a]), self.drawn[:, a])
-
-    def coefficient(self, number: int) -> Interval:
-        """Weight of one covariate, in logits for one unit of it."""
-        return self._interval(float(self.coefficients[number]), self.drawn_coefficients[:, number])
-
-    def p_better(self, a: str, b: str) -> float:
-        """Share of resamples in which `a` is stronger than `b`; ties count half."""
-        gap = self.drawn[:, self._place(a)] - self.drawn[:, self._place(b)]
-        return float(np.mean(gap > 0) + np.mean(gap == 0) / 2)
-
-    def _place(self, name: str) -> int:
-        if name not in self.names:
-            raise UnknownName("model in these battles", name, self.names)
-        return self.names.index(name)
-
-    def _interval(self, estimate: float, drawn: FloatArray) -> Interval:
-        low, high = np.quantile(drawn, [(1 - self.level) / 2, (1 + self.level) / 2])
-        units = self.n if self.n_clusters is None else self.n_clusters
-        note = f"only {units} resampled units: such an interval is usually too narrow" if units < _FEW else ""
-        return Interval(estimate, float(low), float(high), self.level, self.n, self.n_clusters, "bootstrap", note)
+        return float(expit(self.strength(player) - self.strength(opponent or self.anchor) + shift))
 
 
-def bradley_terry(
-    a: Sequence[str],
-    b: Sequence[str],
-    score: ArrayLike,
-    *,
-    covariates: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
-    clusters: Labels | None = None,
-    baseline: str | None = None,
-    ridge: float = 1e-3,
-    level: float = 0.95,
-    draws: int = 200,
-    seed: int = 0,
-) -> BradleyTerry:
-    """Fit strengths to battles.
+def fit(rows: Comparisons, anchor: str, *, ridge: float = RIDGE) -> BradleyTerry:
+    """Fit strengths and coefficients.
 
     Args:
-        a: One side of each battle, (battles,).
-        b: The other side.
-        score: 1 where `a` won, 0 where `b` did, 0.5 for a tie; anything between is allowed.
-        covariates: (battles, covariates), seen from `a`: swapping the sides must change their sign.
-        weights: How much each battle counts, e.g. 3 for a clear win.
-        clusters: The prompt of each battle, resampled whole.
-        baseline: The model whose strength is 0; by default the first by name.
-        ridge: Weight of a penalty strength^2 / 2 (and the same on covariates of unit variance), which keeps a model
-            that won every battle at a finite strength; it counts as little as that many battles.
-        level: Nominal coverage.
-        draws: Resamples of prompts (or of battles).
-        seed: Seed of the resamples.
+        rows: The comparisons.
+        anchor: The player whose strength is 0.
+        ridge: See `RIDGE`.
 
     Raises:
-        BadInput: Columns of unequal length, battles of a model with itself, scores out of [0, 1], covariates that are
-            NaN or do not vary, groups of models that never met; all faults at once.
-        UnknownName: The baseline fought no battle.
+        UnknownName: the anchor is no player.
+        BadInput: players that no path of comparisons links to the anchor; a covariate that never varies; a ridge that
+            is not above 0.
     """
-    battles = _read(a, b, score, covariates, weights, clusters, ridge, level, draws, seed)
-    names = battles.names
-    base = names[0] if baseline is None else baseline
-    if base not in names:
-        raise UnknownName("model in these battles", base, names)
-    fit = _fit(battles, battles.weights, ridge, np.zeros(len(names) + battles.x.shape[1]))
-    rng = np.random.Generator(np.random.PCG64(seed))
-    drawn = np.empty((draws, len(fit)))
-    for draw in range(draws):
-        times = np.bincount(rng.integers(0, battles.units, battles.units), minlength=battles.units)
-        drawn[draw] = _fit(battles, battles.weights * times[battles.unit], ridge, fit)
-    count, place = len(names), names.index(base)
-    return BradleyTerry(
-        names=names,
-        strengths=fit[:count] - fit[place],
-        coefficients=fit[count:] / battles.spread,
-        drawn=drawn[:, :count] - drawn[:, [place]],
-        drawn_coefficients=drawn[:, count:] / battles.spread,
-        baseline=base,
-        level=level,
-        n=len(battles.score),
-        n_clusters=None if clusters is None else battles.units,
-    )
+    base = rows.player(anchor)
+    faults = [] if ridge > 0 else [f"ridge: {ridge!r} is not above 0"]
+    lost = [rows.players[number] for number in np.flatnonzero(~_linked(rows, rows.weight, base))]
+    if lost:
+        faults.append(f"no comparisons link {', '.join(lost)} to {anchor}")
+    faults += [
+        f"the covariate {name!r} is 0 in every comparison"
+        for name, values in zip(rows.names, rows.covariates.T, strict=True)
+        if not values.any()
+    ]
+    if faults:
+        raise BadInput.of("these comparisons have no Bradley-Terry fit", faults)
+    found = _newton(rows, rows.weight, base, ridge, np.zeros(len(rows.players) + len(rows.names)))
+    return _named(rows, anchor, found)
 
 
 @dataclass(frozen=True)
-class _Battles:
-    names: tuple[str, ...]
-    a: IntArray
-    b: IntArray
-    score: FloatArray
-    x: FloatArray
-    """Covariates over their root mean square, (battles, covariates)."""
-    spread: FloatArray
-    weights: FloatArray
-    unit: IntArray
-    units: int
+class Resampled:
+    """A fit, and the fits of resampled clusters."""
 
+    fit: BradleyTerry
+    strengths: FloatArray
+    """(draws, players); NaN where a draw left a player without comparisons."""
+    coefficients: FloatArray
+    """(draws, covariates)."""
+    level: float
+    n: int
+    n_clusters: int | None
 
-def _fit(battles: _Battles, weights: FloatArray, ridge: float, start: FloatArray) -> FloatArray:
-    """Strengths and scaled covariate weights, by Newton's steps that are halved while they do not help."""
-    # Battles that this resample left out cost nothing.
-    there = np.flatnonzero(weights)
-    a, b, y = battles.a[there], battles.b[there], battles.score[there]
-    x, w = battles.x[there], weights[there]
-    count = len(battles.names)
+    def win_rates(self, player: str, opponent: str = "", shift: FloatArray | float = 0.0) -> FloatArray:
+        """P(player beats opponent) in each draw, (draws,); `shift` as in `BradleyTerry.win_rate`, one for all or each."""
+        a, b = (self.fit.players.index(name) for name in (player, opponent or self.fit.anchor))
+        return np.asarray(expit(self.strengths[:, a] - self.strengths[:, b] + shift))
 
-    def loss(at: FloatArray) -> float:
-        z = at[a] - at[b] + x @ at[count:]
-        return float(w @ (np.logaddexp(0, z) - y * z)) + ridge / 2 * float(at @ at)
+    def win_rate(self, player: str, opponent: str = "") -> Interval:
+        """P(player beats opponent), with its interval."""
+        return self.interval(self.fit.win_rate(player, opponent), self.win_rates(player, opponent))
 
-    at, now = start, loss(start)
-    for _ in range(_STEPS):
-        p = special.expit(at[a] - at[b] + x @ at[count:])
-        slope, curve = w * (p - y), w * p * (1 - p)
-        gradient = np.concatenate([np.bincount(a, slope, count) - np.bincount(b, slope, count), x.T @ slope])
-        gradient += ridge * at
-        hessian = _hessian(a, b, x, curve, count) + ridge * np.eye(len(at))
-        step = np.linalg.solve(hessian, gradient)
-        decrease = float(gradient @ step)
-        if decrease < _CLOSE**2 * max(float(w.sum()), 1.0):
-            break
-        size = 1.0
-        while (after := loss(at - size * step)) > now - 1e-4 * size * decrease and size > 1e-6:
-            size /= 2
-        at, now = at - size * step, after
-    return at
+    def coefficient(self, name: str) -> Interval:
+        """The coefficient of a covariate, with its interval."""
+        place = self.fit.names.index(name)
+        return self.interval(float(self.fit.coefficients[place]), self.coefficients[:, place])
 
+    def interval(self, estimate: float, draws: FloatArray) -> Interval:
+        """The percentile interval of a figure from its values in the draws.
 
-def _hessian(a: IntArray, b: IntArray, x: FloatArray, curve: FloatArray, count: int) -> FloatArray:
-    pairs = np.bincount(a * count + b, curve, count * count).reshape(count, count)
-    pairs = pairs + pairs.T
-    found = np.empty((count + x.shape[1],) * 2)
-    found[:count, :count] = np.diag(pairs.sum(axis=1)) - pairs
-    bent = curve[:, None] * x
-    cross = np.stack([np.bincount(a, v, count) - np.bincount(b, v, count) for v in bent.T], axis=1) if x.size else None
-    if cross is not None:
-        found[:count, count:], found[count:, :count] = cross, cross.T
-        found[count:, count:] = x.T @ bent
-    return found
-
-
-def _read(
-    a: Sequence[str],
-    b: Sequence[str],
-    score: ArrayLike,
-    covariates: ArrayLike | None,
-    weights: ArrayLike | None,
-    clusters: Labels | None,
-    ridge: float,
-    level: float,
-    draws: int,
-    seed: int,
-) -> _Battles:
-    faults = level_faults(level) + count_faults("draws", draws, 1) + count_faults("seed", seed, 0)
-    faults += [] if is_number(ridge) and ridge > 0 else [f"ridge: {ridge!r} is not above 0"]
-    n = len(a)
-    x = np.zeros((n, 0)) if covariates is None else np.asarray(covariates, dtype=np.float64)
-    x = x[:, None] if x.ndim == 1 else x
-    w = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
-    y = np.asarray(score, dtype=np.float64)
-    lengths = {"a": n, "b": len(b), "score": len(y), "covariates": len(x), "weights": len(w)}
-    if len(set(lengths.values())) > 1 or n == 0:
-        faults.append(
-            "one row a battle is needed: " + ", ".join(f"{name} has {size}" for name, size in lengths.items())
+        Raises:
+            BadInput: it is undefined in more draws than lie beyond a bound.
+        """
+        defined = draws[np.isfinite(draws)]
+        undefined = len(draws) - len(defined)
+        if undefined > len(draws) * (1 - self.level) / 2:
+            raise BadInput(
+                f"a figure is undefined in {undefined} of {len(draws)} resamples: too few clusters hold the player",
+                "give more prompts, or leave the player out",
+            )
+        units = self.n_clusters if self.n_clusters is not None else self.n
+        notes = [f"undefined in {undefined} of {len(draws)} resamples, which were left out"] if undefined else []
+        if units < _FEW:
+            notes.append(f"only {units} clusters: bootstrap intervals of so few are usually too narrow")
+        low, high = np.quantile(defined, [(1 - self.level) / 2, (1 + self.level) / 2])
+        return Interval(
+            estimate, float(low), float(high), self.level, self.n, self.n_clusters, "percentile", "; ".join(notes)
         )
-        raise BadInput.of("these battles cannot be used", faults)
-    names = tuple(sorted({*a, *b}))
-    number = {name: i for i, name in enumerate(names)}
-    left, right = (np.array([number[name] for name in side], dtype=np.intp) for side in (a, b))
-    for what, wrong in (
-        ("a model fights itself", left == right),
-        ("score: not in [0, 1]", ~((y >= 0) & (y <= 1))),
-        ("covariates: NaN or infinite", ~np.isfinite(x).all(axis=1)),
-        ("weights: not a finite number of at least 0", ~(np.isfinite(w) & (w >= 0))),
-    ):
-        if wrong.any():
-            faults.append(f"{what} in row {int(np.flatnonzero(wrong)[0])} (from 0) and {int(wrong.sum()) - 1} others")
-    spread = np.sqrt(np.mean(np.square(x), axis=0))
-    faults += [f"covariate {i} (from 0) is 0 in every battle" for i in np.flatnonzero(spread == 0)]
-    apart = _groups(left, right, len(names))
-    if apart > 1:
-        faults.append(f"the models fall into {apart} groups that never met, so their strengths cannot be compared")
+
+
+def bootstrap(
+    rows: Comparisons,
+    anchor: str,
+    *,
+    draws: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    ridge: float = RIDGE,
+) -> Resampled:
+    """Fit, and fit again on `draws` resamples of whole clusters; all players are fitted on the same resamples.
+
+    Raises:
+        BadInput: as `fit`, and fewer than two clusters, or settings out of range.
+        UnknownName: the anchor is no player.
+    """
+    faults = level_faults(level) + count_faults("draws", draws, 2) + count_faults("seed", seed, 0)
+    if rows.clusters < 2:
+        faults.append(f"{rows.clusters} cluster, and resampling needs 2")
     if faults:
-        raise BadInput.of("these battles cannot be used", faults)
-    items = Items.of(y, clusters, least=1)
-    return _Battles(names, left, right, y, x / spread, spread, w, items.unit, items.units)
+        raise BadInput.of("these comparisons cannot be resampled", faults)
+    whole = fit(rows, anchor, ridge=ridge)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    base = rows.player(anchor)
+    start = np.concatenate([whole.strengths, whole.coefficients])
+    share = np.full(rows.clusters, 1 / rows.clusters)
+    found = np.empty((draws, len(start)))
+    for draw in range(draws):
+        weight = rows.weight * rng.multinomial(rows.clusters, share)[rows.cluster]
+        found[draw] = _newton(rows, weight, base, ridge, start)
+        found[draw, : len(rows.players)][~_linked(rows, weight, base)] = np.nan
+    players = len(rows.players)
+    return Resampled(
+        whole, found[:, :players], found[:, players:], level, len(rows), rows.clusters if rows.clustered else None
+    )
 
 
-def _groups(a: IntArray, b: IntArray, count: int) -> int:
-    """Number of groups of models connected by battles."""
-    group = np.arange(count)
-    for _ in range(count):
-        before = group.copy()
-        np.minimum.at(group, a, group[b])
-        np.minimum.at(group, b, group[a])
-        if (group == before).all():
+def _newton(rows: Comparisons, weight: FloatArray, base: int, ridge: float, start: FloatArray) -> FloatArray:
+    """Strengths and coefficients, (players + covariates,), that maximize the penalized log-likelihood."""
+    m, k = len(rows.players), len(rows.names)
+    a, b, y, w, x = _merged(rows, weight)
+    free = np.delete(np.arange(m + k), base)
+    pair = a * m + b
+
+    def logit(theta: FloatArray) -> FloatArray:
+        return np.asarray(theta[a] - theta[b] + x @ theta[m:])
+
+    def loss(theta: FloatArray) -> float:
+        eta = logit(theta)
+        return float(w @ (np.logaddexp(0, eta) - y * eta) + ridge / 2 * theta @ theta)
+
+    theta = np.array(start)
+    before = loss(theta)
+    for _ in range(_STEPS):
+        p = expit(logit(theta))
+        residual, spread = w * (y - p), w * p * (1 - p)
+        slope = np.concatenate([np.bincount(a, residual, m) - np.bincount(b, residual, m), x.T @ residual])
+        slope -= ridge * theta
+        between = np.bincount(pair, spread, m * m).reshape(m, m)
+        between += between.T
+        curve = np.empty((m + k, m + k))
+        curve[:m, :m] = np.diag(between.sum(1)) - between
+        wide = x * spread[:, None]
+        for j in range(k):
+            curve[:m, m + j] = curve[m + j, :m] = np.bincount(a, wide[:, j], m) - np.bincount(b, wide[:, j], m)
+        curve[m:, m:] = wide.T @ x
+        curve[np.diag_indices(m + k)] += ridge
+        step = np.zeros(m + k)
+        step[free] = np.linalg.solve(curve[np.ix_(free, free)], slope[free])
+        # A full step may overshoot where a player nearly always wins; the loss is convex, so halving ends.
+        while (after := loss(theta + step)) > before + 1e-9 * abs(before) and np.abs(step).max() > 1e-12:
+            step /= 2
+        theta, before = theta + step, min(before, after)
+        if np.abs(step).max() < 1e-8:
             break
-    return len(set(group.tolist()))
+    return theta
+
+
+def _merged(rows: Comparisons, weight: FloatArray) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
+    """The rows that count; without covariates, all those of two players as one."""
+    if rows.names:
+        kept = weight > 0
+        return rows.first[kept], rows.second[kept], rows.outcome[kept], weight[kept], rows.covariates[kept]
+    m = len(rows.players)
+    pair = rows.first * m + rows.second
+    total = np.bincount(pair, weight, m * m).astype(np.float64)
+    kept_pairs = np.flatnonzero(total)
+    mean = np.bincount(pair, weight * rows.outcome, m * m)[kept_pairs] / total[kept_pairs]
+    return kept_pairs // m, kept_pairs % m, mean, total[kept_pairs], np.empty((len(kept_pairs), 0))
+
+
+def _linked(rows: Comparisons, weight: FloatArray, base: int) -> np.ndarray:
+    """Whether comparisons that count link each player to the anchor, (players,)."""
+    kept = weight > 0
+    size = len(rows.players)
+    graph = coo_array((np.ones(int(kept.sum())), (rows.first[kept], rows.second[kept])), shape=(size, size))
+    _, part = connected_components(graph, directed=False)
+    return np.asarray(part == part[base])
+
+
+def _named(rows: Comparisons, anchor: str, found: FloatArray) -> BradleyTerry:
+    players = len(rows.players)
+    return BradleyTerry(rows.players, found[:players], anchor, rows.names, found[players:])
+
+
+def _column(name: str, values: ArrayLike, n: int, faults: list[str]) -> FloatArray:
+    try:
+        column = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        faults.append(f"{name}: not an array of numbers")
+        return np.empty(0)
+    if column.shape != (n,):
+        faults.append(f"{name}: the shape is {column.shape}, and ({n},) is needed")
+        return np.empty(0)
+    if bad := np.flatnonzero(~np.isfinite(column)).tolist():
+        faults.append(f"{name}: NaN or infinite in {_rows(bad)}")
+        return np.empty(0)
+    return column
+
+
+def _outside(name: str, values: FloatArray, low: float, high: float) -> list[str]:
+    bad = np.flatnonzero((values < low) | (values > high)).tolist()
+    return [f"{name}: outside [{low:g}, {high:g}] in {_rows(bad)}"] if bad else []
+
+
+def _rows(numbers: Sequence[int], most: int = 10) -> str:
+    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
+    return f"row{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers[:most]))}{more}"

@@ -33,7 +33,7 @@ _BOX = ((-16.0, 16.0), (-12.0, 6.0))
 _DRAWS = 10_000
 _SUMMED = 64
 """Counts up to which a rising factorial is a sum of logarithms rather than a difference of log-gammas."""
-_NODES = 160
+_NODES = 40
 """Where a sum over many distinct counts is computed; in between it is interpolated."""
 
 
@@ -169,10 +169,8 @@ class _Rising:
 
     def _beyond(self, a: FloatArray) -> FloatArray:
         """The part of the large counts that lies above `_SUMMED`."""
-        found = -self.times.sum() * special.gammaln(a + _SUMMED)
-        for value, count in zip(self.large, self.times, strict=True):
-            found += count * special.gammaln(a + value)
-        return found
+        above = special.gammaln(a[..., None] + self.large) - special.gammaln(a + _SUMMED)[..., None]
+        return np.asarray(above @ self.times)
 
 
 def _normal(k: IntArray, n: IntArray, share: float, method: str, level: float) -> tuple[float, float]:

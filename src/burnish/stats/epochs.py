@@ -18,6 +18,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
+from scipy.interpolate import CubicSpline
 
 from burnish.core.errors import BadInput, UnknownName
 from burnish.stats.checks import count_faults, level_faults
@@ -109,7 +110,11 @@ def _pass_bounds(
     axes: tuple[FloatArray, ...], mass: FloatArray, k: int, reduce: str, level: float
 ) -> tuple[float, float]:
     """Quantiles of the mean over a population of items of (1 - rate)^k or rate^k, given theta and d."""
-    logit, log_d = axes[0][:, None], axes[1]
+    # Eight times as many points of theta, so that single points do not show in the quantiles.
+    fine = np.linspace(axes[0][0], axes[0][-1], 8 * len(axes[0]))
+    mass = np.maximum(CubicSpline(axes[0], mass)(fine), 0.0)
+    mass /= mass.sum()
+    logit, log_d = fine[:, None], axes[1]
     alpha, beta = np.exp(special.log_expit(logit) + log_d), np.exp(special.log_expit(-logit) + log_d)
     own, d = (beta, alpha + beta) if reduce == "pass@k" else (alpha, alpha + beta)
     # E rate^k of a Beta(alpha, beta) rate, as a product of k ratios.

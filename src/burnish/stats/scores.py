@@ -91,8 +91,7 @@ def mean_score(
         raise BadInput(f"logit-t: scores leave the scale [{low:g}, {high:g}]", "give the scale, or use student-t")
     mean = float(w @ x / w.sum())
     error = _error(items, w, mean) if items.units > 1 else 0.0
-    # Equal decimals differ by rounding once they are summed; that is no spread.
-    if error <= 1e-12 * max(abs(low), abs(high), abs(mean)):
+    if error == 0:
         return _alike(items, mean, scale, level, method, inside)
     half = -float(special.stdtrit(items.units - 1, (1 - level) / 2)) * error
     if method == "student-t":
@@ -149,9 +148,21 @@ def paired_scores(
     better = float(special.stdtr(flipped.units - 1, mean / error)) if error > 0 else (np.sign(mean) + 1) / 2
     if method == "bootstrap":
         return PairedResult(bootstrap(x, level=level, clusters=clusters, seed=seed), float(better), mean)
+    bounded = bool(((pair.values >= 0) & (pair.values <= 1)).all())
+    if error == 0 and bounded:
+        # As if each unit were one item that is right or wrong: no scores in [0, 1] vary more.
+        z = -float(special.ndtri((1 - level) / 2))
+        low, high, _ = tango_bounds(flipped.units * max(mean, 0.0), flipped.units * max(-mean, 0.0), flipped.units, z)
+        note = "all differences are alike, so the bounds are those of right and wrong answers with that difference"
+        found = Interval(mean, low, high, level, flipped.n, flipped.n_clusters, "tango", note)
+        return PairedResult(found, float(better), mean)
     half = -float(special.stdtrit(flipped.units - 1, (1 - level) / 2)) * error
-    note = "" if error > 0 else "zero width: equal differences are not certainty"
-    found = Interval(mean, mean - half, mean + half, level, flipped.n, flipped.n_clusters, method, note)
+    if error == 0:
+        note = "zero width: equal differences are not certainty"
+        return PairedResult(
+            Interval(mean, mean, mean, level, flipped.n, flipped.n_clusters, method, note), float(better), mean
+        )
+    found = _cut(flipped, mean, mean - half, mean + half, (-1.0, 1.0) if bounded else None, level, method)
     return PairedResult(found, float(better), mean)
 
 
@@ -184,13 +195,23 @@ def unpaired_scores(
     difference, error = means[0] - means[1], math.sqrt(sum(squares))
     clusters = sum(side.units for side in sides) if any(side.clustered for side in sides) else None
     n = sides[0].n + sides[1].n
+    bounded = all(bool(((side.values >= 0) & (side.values <= 1)).all()) for side in sides)
     if error == 0:
-        note = "zero width: equal scores are not certainty"
-        found = Interval(difference, difference, difference, level, n, clusters, "welch-t", note)
+        low = high = difference
+        note, method = "zero width: equal scores are not certainty", "welch-t"
+        if bounded:
+            ends = [_alike(side, mean, (0.0, 1.0), level, "", True) for side, mean in zip(sides, means, strict=True)]
+            low -= math.hypot(max(means[0] - ends[0].low, 0.0), max(ends[1].high - means[1], 0.0))
+            high += math.hypot(max(ends[0].high - means[0], 0.0), max(means[1] - ends[1].low, 0.0))
+            note, method = "all scores of a model are alike: Newcombe's combination of two proportions", "newcombe"
+        found = Interval(difference, max(low, -1.0) if bounded else low, min(high, 1.0) if bounded else high, level, n,
+                         clusters, method, note)  # fmt: skip
         return PairedResult(found, (float(np.sign(difference)) + 1) / 2, difference)
     degrees = error**4 / sum(s**2 / (side.units - 1) for s, side in zip(squares, sides, strict=True))
     half = -float(special.stdtrit(degrees, (1 - level) / 2)) * error
-    found = Interval(difference, difference - half, difference + half, level, n, clusters, "welch-t")
+    low, high = (max(difference - half, -1.0), min(difference + half, 1.0)) if bounded else (
+        difference - half, difference + half)  # fmt: skip
+    found = Interval(difference, low, high, level, n, clusters, "welch-t")
     return PairedResult(found, float(special.stdtr(degrees, difference / error)), difference)
 
 
@@ -225,9 +246,12 @@ def _design_effect(pair: Items, x: FloatArray) -> float:
 
 
 def _error(items: Items, w: FloatArray, mean: float) -> float:
-    """Standard error of the weighted mean: over units, linearised."""
-    sums = np.bincount(items.unit, w * (items.values[:, 0] - mean), items.units)
-    return math.sqrt(items.units / (items.units - 1) * float((sums**2).sum())) / float(w.sum())
+    """Standard error of the weighted mean: over units, linearised; 0 where units differ by rounding alone."""
+    x = items.values[:, 0]
+    sums = np.bincount(items.unit, w * (x - mean), items.units)
+    error = math.sqrt(items.units / (items.units - 1) * float((sums**2).sum())) / float(w.sum())
+    # Equal decimals differ by rounding once they are summed; that is no spread.
+    return error if error > 1e-12 * float(np.abs(x).max()) else 0.0
 
 
 def _alike(items: Items, mean: float, scale: tuple[float, float], level: float, method: str, inside: bool) -> Interval:

@@ -1,0 +1,137 @@
+"""What a compression will cost, before it starts: minutes and memory, from the model's shape and this machine's speed.
+
+The minutes count the floating-point operations of the calibration walk (two forward passes a block, the second moments of
+what enters its layers, what attention does with them) and of the rounding, at the speed of one matrix product that is
+timed here and now. Read them as "about": loops over columns and what else the machine is doing are not in them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from burnish.core.method import Method
+from burnish.models.adapters import heads
+from burnish.models.resolve import resolve, shelf_rows
+
+PROBE = 1024
+"""Side of the matrices whose product is timed."""
+SEARCHED = {"minmax": 1, "mmse": 30, "hessian": 60}
+"""Grids that a search tries for each row."""
+TRY = 400.0
+"""Operations that trying a grid on one weight is worth (measured: it is bound by memory, not by arithmetic)."""
+REST = 1.25
+"""Measured over counted time: norms, activations and the loops' own steps are not counted."""
+LIBRARIES = 0.6e9
+"""Bytes that Python and its libraries take."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a model's blocks.
+
+    Attributes:
+        blocks: How many there are.
+        inputs: Width of the input of each group of linear layers that share one, and the rows of the group.
+        hidden: Width of the residual stream.
+        embedding: Weights outside the blocks.
+        query: Query heads.
+        kv: Key/value heads.
+        head: Width of a head.
+    """
+
+    blocks: int
+    inputs: tuple[tuple[int, int], ...]
+    hidden: int
+    embedding: int
+    query: int
+    kv: int
+    head: int
+
+    @classmethod
+    def of(cls, config: Any) -> Shape:
+        """Read it off a transformers configuration."""
+        shape, hidden = heads(config), int(config.hidden_size)
+        inner = int(getattr(config, "intermediate_size", None) or config.ffn_dim)
+        gated = 1 if config.model_type == "opt" else 2
+        attention = shape.query * shape.width
+        groups = (
+            (hidden, attention + 2 * shape.kv * shape.width),
+            (attention, hidden),
+            (hidden, gated * inner),
+            (inner, hidden),
+        )
+        tied = 1 if getattr(config, "tie_word_embeddings", False) else 2
+        outside = tied * int(config.vocab_size) * hidden
+        return cls(int(config.num_hidden_layers), groups, hidden, outside, shape.query, shape.kv, shape.width)
+
+    @property
+    def weights(self) -> int:
+        """Weights of the linear layers of one block."""
+        return sum(width * rows for width, rows in self.inputs)
+
+
+def estimate(method: Method, sources: Mapping[str, str]) -> dict[str, str]:
+    """Minutes and memory of a compressor on a model, in words; a reason where that cannot be said.
+
+    Args:
+        method: The compressor with its settings.
+        sources: Its goods, by name; "model" is among them.
+    """
+    from transformers import AutoConfig
+
+    name = sources.get("model", "")
+    absent = {row["name"] for row in shelf_rows() if not row["present"]}
+    if name in absent or ("/" in name and not Path(name).exists()):
+        return {"estimate": "none: the model is not on this machine yet"}
+    shape = Shape.of(AutoConfig.from_pretrained(resolve(name).folder, local_files_only=True))
+    reads = "calib" in sources and getattr(method, "reads_calibration", True)
+    tokens = int(getattr(method, "samples", 0)) * int(getattr(method, "length", 0)) if reads else 0
+    minutes = REST * operations(method, shape, tokens) / speed() / 60
+    return {"minutes": f"about {minutes:.2g}", "memory": f"about {memory(shape, tokens) / 1e9:.2g} GB"}
+
+
+def operations(method: Method, shape: Shape, tokens: int) -> float:
+    """Floating-point operations of a compression, or what is worth as many.
+
+    Args:
+        method: The compressor.
+        shape: Of the model.
+        tokens: Calibration tokens.
+    """
+    length = int(getattr(method, "length", 1))
+    attention = 4 * shape.query * shape.head * length
+    passes = 2 * (2 * shape.weights + attention)
+    moments = sum(2 * width**2 for width, _ in shape.inputs)
+    compensated = "damping" in type(method).model_fields or getattr(method, "weights", "") == "gptq"
+    each = passes + (moments if compensated or getattr(method, "qparam", "") == "hessian" else 0)
+    if getattr(method, "block_v", False):
+        each += shape.query * length**2 + 2 * shape.kv * shape.hidden * (length + shape.hidden)
+    searched = SEARCHED[getattr(method, "qparam", "minmax")] * TRY * shape.weights
+    # Double precision runs at half the speed.
+    factors = 2 * sum(2 * width**3 for width, _ in shape.inputs) if compensated else 0
+    loops = 2 * sum(rows * width**2 for width, rows in shape.inputs) if compensated else 0
+    return shape.blocks * (each * tokens + searched + factors + loops)
+
+
+def memory(shape: Shape, tokens: int) -> float:
+    """Bytes at the peak: the model, its rounded blocks and their codes, activations, one block's second moments."""
+    whole = 4 * (shape.blocks * shape.weights + shape.embedding)
+    widest = max(width for width, _ in shape.inputs)
+    return LIBRARIES + whole + 5 * shape.blocks * shape.weights + 4 * tokens * shape.hidden + 4 * 8 * widest**2
+
+
+def speed() -> float:
+    """Floating-point operations a second of a product of two single-precision matrices, timed for a moment."""
+    a = torch.randn(PROBE, PROBE)
+    best = 0.0
+    for _ in range(4):
+        began = time.perf_counter()
+        a @ a
+        best = max(best, 2 * PROBE**3 / (time.perf_counter() - began))
+    return best
