@@ -73,6 +73,14 @@ def test_differences_that_cannot_be_told_are_grey() -> None:
     assert MUTED.light
 
 
+def test_bare_estimates_and_gaps_are_shown_as_far_as_they_go() -> None:
+    gap = {"label": "y", "estimate": None, "low": None, "high": None}
+    table = Table.of([{"label": "x", "estimate": 0.5, "low": 0.4, "high": 0.6}, gap])
+    assert estimates.headline(table).replace("\N{NO-BREAK SPACE}", " ") == "x: 0.50 [0.40, 0.60]"
+    assert "<svg" in estimates.section(table).body
+    assert not estimates.are(Table.of([gap]))
+
+
 def test_tables_of_other_things_are_left_alone() -> None:
     other = Table.of([{"item_id": "logits", "value": 0.0}])
     assert not estimates.are(other)

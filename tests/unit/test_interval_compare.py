@@ -329,6 +329,23 @@ def test_goods_that_must_be_given_are_arguments() -> None:
     assert [good.name for good in arguments(Interval)] == ["file"]
 
 
+def test_a_setting_may_have_any_name_that_no_good_has(monkeypatch) -> None:
+    from burnish import catalogue
+    from burnish.cli.commands import command
+
+    class Long(Analysis):
+        """Long texts."""
+
+        words: int = 3
+        """Least words."""
+
+        def __call__(self, text: Path, run: Run | None = None) -> Table:
+            """Nothing."""
+
+    monkeypatch.setattr(catalogue, "load", lambda name: Long)
+    assert callable(command(catalogue.Entry("long", "a:Long", "evaluate", "tool")))
+
+
 def test_a_run_folder_is_a_log(tmp_path) -> None:
     path = csv(tmp_path / "a.csv", "question,a,b", *(f"q{n},1,{n % 2}" for n in range(10)))
     with Run(tmp_path / "run") as run:

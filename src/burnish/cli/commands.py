@@ -194,7 +194,9 @@ def _parameters(
     shape: dict[str, Any] = {"name": " ".join(good.name.upper() for good in placed), "help": ". ".join(told)}
     shape |= {"group": GOODS, "show_default": False} if placed else {"name": "words", "show": False}
     words = Annotated[str, Parameter(allow_leading_hyphen=True, **shape)]
-    found = [inspect.Parameter("words", inspect.Parameter.VAR_POSITIONAL, annotation=words)]
+    # Named as a good, for names of goods and of settings are known to differ.
+    name = placed[0].name if placed else "words"
+    found = [inspect.Parameter(name, inspect.Parameter.VAR_POSITIONAL, annotation=words)]
     for good in goods:
         if good not in placed:
             shown = Parameter(metavar="source", help=_told(good), group=GOODS, show_default=False)

@@ -61,26 +61,19 @@ def _facts(result: Result) -> dict[str, Any]:
 
 def _estimates(rows: list[dict[str, Any]], notes: Mapping[str, Any]) -> None:
     """Estimates with their intervals, why they were found so, and what has to be known about them."""
-    level = rows[0].get("level", 0.95)
-    columns = [
-        "",
-        "estimate",
-        f"{100 * level:.3g} % interval",
-        "n",
-        "method",
-        *(["P(A > B)", "verdict"] * ("verdict" in rows[0])),
-    ]
+    level = rows[0].get("level") or math.nan
+    compared = {"p_better", "verdict"} <= rows[0].keys()
+    rows = [row for row in rows if all(isinstance(row[name], int | float) for name in BOUNDS[1:])]
+    columns = ["", "estimate", f"{100 * level:.3g} % interval" if math.isfinite(level) else "interval", "n", "method"]
     table = []
     for row in rows:
         form = _form(row["high"] - row["low"])
         shown = [format(row[name], form) for name in BOUNDS[1:]]
         cells = [row["label"], shown[0], f"[{shown[1]}, {shown[2]}]", row.get("n"), row.get("method")]
-        cells += [f"{row['p_better']:.4f}", row["verdict"]] if "verdict" in row else []
-        table.append(cells)
-    look.table(columns, table)
-    for why in dict.fromkeys(row.get("why") for row in rows):
-        told = [row["method"] for row in rows if row.get("why") == why]
-        look.say(f"{told[0]}: {why}")
+        table.append([*cells, *([f"{row['p_better']:.4f}", row["verdict"]] if compared else [])])
+    look.table([*columns, *(["P(A > B)", "verdict"] if compared else [])], table)
+    for told in dict.fromkeys(f"{row.get('method', '')}: {row['why']}" for row in rows if row.get("why")):
+        look.say(told)
     for name in ("baseline", "together", "exported"):
         if name in notes:
             look.say(f"{name}: {notes[name]}")

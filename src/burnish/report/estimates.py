@@ -33,27 +33,42 @@ MOST_DRAWN = 60
 
 def are(kept: Table | None) -> bool:
     """Whether a run's table is one of estimates."""
-    return kept is not None and len(kept) > 0 and set(BOUNDS) <= set(kept.table.column_names)
+    return kept is not None and set(BOUNDS) <= set(kept.table.column_names) and bool(_rows(kept))
+
+
+def _rows(kept: Table) -> list[dict[str, Any]]:
+    """The rows that have an estimate and bounds."""
+    return [row for row in kept.rows() if all(isinstance(row[name], int | float) for name in BOUNDS[1:])]
+
+
+def _differ(row: dict[str, Any]) -> bool:
+    """Whether a row is the difference of two models."""
+    return {"a", "b", "verdict"} <= row.keys()
+
+
+def _over(row: dict[str, Any], word: str) -> str:
+    """The words "on 20 items"; empty where nobody counted."""
+    return f" {word} {words.plural(row['n'], 'item')}" if row.get("n") else ""
 
 
 def headline(kept: Table | None) -> str:
     """What the estimates say, in a sentence; empty when the table holds no estimates."""
     if kept is None or not are(kept):
         return ""
-    rows = kept.rows()
-    if "verdict" not in rows[0]:
+    rows = _rows(kept)
+    if not _differ(rows[0]):
         best = max(rows, key=lambda row: row["estimate"])
         if len(rows) == 1:
-            return f"{best['label']}: {_figures(best)} over {words.plural(best['n'], 'item')}"
+            return f"{best['label']}: {_figures(best)}{_over(best, 'over')}"
         return f"{words.plural(len(rows), 'estimate')}, the highest {best['label']}: {_figures(best)}"
     first = rows[0]
     if len(rows) == 1:
-        on = f"on {words.plural(first['n'], 'item')}"
+        on = _over(first, "on")
         if not _told(first):
-            return f"{first['a']} and {first['b']} cannot be told apart: {_figures(first)} {on}"
+            return f"{first['a']} and {first['b']} cannot be told apart: {_figures(first)}{on}"
         better, worse = (first["a"], first["b"]) if first["low"] > 0 else (first["b"], first["a"])
         ahead = sorted((abs(first["low"]), abs(first["high"])))
-        return f"{better} is better than {worse} by {' '.join(words.interval(abs(first['estimate']), *ahead))} {on}"
+        return f"{better} is better than {worse} by {' '.join(words.interval(abs(first['estimate']), *ahead))}{on}"
     apart = sum(map(_told, rows))
     bases = {row["b"] for row in rows}
     if len(bases) > 1:
@@ -71,8 +86,8 @@ def section(kept: Table | None) -> Section | None:
     """The estimates drawn on one axis; differences against the line of no difference."""
     if kept is None or not are(kept):
         return None
-    rows = kept.rows()
-    differ = "verdict" in rows[0]
+    rows = _rows(kept)
+    differ = _differ(rows[0])
     drawn = [
         Row(
             row["label"],
@@ -90,7 +105,7 @@ def section(kept: Table | None) -> Section | None:
     body = figure(forest(drawn, math.inf), _caption(rows, differ), data)
     if len(rows) == 1 and rows[0].get("both") is not None:
         body += _cells(rows[0])
-    whys = Counter(f"{row['method']}: {row['why']}." for row in rows if row.get("why"))
+    whys = Counter(f"{row.get('method', '')}: {row['why']}." for row in rows if row.get("why"))
     body += Markup("").join(paragraph(why) for why in whys)
     warned = [f"{row['label']}: {row['warnings']}" for row in rows if row.get("warnings")]
     return Section("Differences" if differ else "Estimates", body + (listed(warned) if warned else Markup("")))
