@@ -35,8 +35,9 @@ The grid of each row (`qparam = "hessian"`): shrink the range, try the zero poin
 
 ## When not to use it
 
-Its gain over gptq is on q, k and v, at 2 and 3 bits; at 4 bits with small groups expect little. It needs calibration
-text of the kind that the model will see.
+Its gain over gptq is on q, k and v, at 2 and 3 bits; at 4 bits with small groups expect little. At 2 bits on a whole
+small model with grouped queries the gain is lost among what rounding the other layers does (see the claim's evidence).
+It needs calibration text of the kind that the model will see.
 
 ## References
 
