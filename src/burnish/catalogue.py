@@ -200,7 +200,7 @@ def claim(name: str) -> Any:
 
 
 def recipes() -> dict[str, Path]:
-    """Recipes that come with burnish, by name."""
+    """Recipes that come with burnish, by name: that of their method, with a hyphen for a blank."""
     return {path.stem: path for path in sorted(RECIPES.glob("*/*.toml"))}
 
 
@@ -211,6 +211,7 @@ def recipe(name: str) -> Path:
         UnknownName: there is none of that name.
     """
     known = recipes()
+    name = name.replace(" ", "-")
     if name not in known:
         raise UnknownName("recipe", name, known, "`burnish recipe list` shows all")
     return known[name]

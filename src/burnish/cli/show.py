@@ -62,12 +62,11 @@ def _listed(entry: catalogue.Entry, stable: set[str]) -> dict[str, Any]:
 
 
 def _stable() -> set[str]:
-    """Methods that have a recipe, and fresh evidence for their claim."""
-    both = catalogue.recipes().keys() & catalogue.CLAIMS.keys()
-    if not both:
-        return set()
+    """Methods that have a recipe, and fresh evidence for a claim about them."""
     rows = catalogue.reference("burnish.claims:evidence_rows")()
-    return {row.claim for row in rows if row.claim in both and row.freshness.state == "fresh"}
+    fresh = [catalogue.claim(row.claim) for row in rows if row.freshness.state == "fresh"]
+    claimed = {arm.use for claim in fresh for arm in claim.arms if not arm.baseline}
+    return {name for name in claimed if name.replace(" ", "-") in catalogue.recipes()}
 
 
 def show(name: str, /, *, json: JsonFlag = False) -> None:
