@@ -16,8 +16,8 @@ are written in the released shape, one file a model, with the judge's name, a di
 * The instructions are burnish's own words for the same task and labels; `instructions` takes the text of another file,
   such as the released one. Their digest stands in every judgment, and `arena score` mixes no two.
 * Any model is a judge: a server, one in this process, a recording.
-* A label that is none of the five (`[[A]]`) is no verdict; in the released code it ends the scoring with an error. A
-  label the other way round (`[[A<B]]`) means what it says.
+* A label that is none of the five (`[[A]]`) is no verdict, for the released scoring has no value for it. A label the
+  other way round (`[[A<B]]`) means what it says.
 * A game without a verdict is a row with the status "no verdict", and is counted.
 
 ## When not to use it
