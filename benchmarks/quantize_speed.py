@@ -30,7 +30,8 @@ tokens = torch.tensor(json.load(open(sys.argv[2])))
 windows.windows = lambda *args, **kwargs: tokens
 model = load(sys.argv[1], device="cpu")
 settings = dict(bits=4, group=128, samples=len(tokens), length=tokens.shape[1])
-method = {"gptq": GPTQ(**settings), "boa": BoA(**settings, qparam="minmax"), "boa-hessian": BoA(**settings)}[sys.argv[3]]
+name, _, grid = sys.argv[3].partition("-")
+method = {"gptq": GPTQ, "boa": BoA}[name](**settings, qparam=grid or "minmax")
 began, used = time.perf_counter(), time.process_time()
 method(model, None, run=Run.scratch())
 print(json.dumps({"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}))
@@ -99,7 +100,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=32)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--jobs", nargs="*", default=["gptq", "boa", "boa-hessian"])
+    parser.add_argument("--jobs", nargs="*", default=["gptq", "boa", "gptq-hessian", "boa-hessian"])
     options = parser.parse_args()
 
     from transformers import AutoTokenizer
@@ -123,7 +124,12 @@ def main() -> None:
                 versions |= {rival: version(python, rival), f"torch beside {rival}": version(python, "torch")}
     ratios = {
         f"{one} / {other}": round(found[one]["seconds"] / found[other]["seconds"], 3)
-        for one, other in (("gptq", "gptqmodel"), ("gptq", "auto-round"), ("boa", "gptq"), ("boa-hessian", "gptq"))
+        for one, other in (
+            ("gptq", "gptqmodel"),
+            ("gptq", "auto-round"),
+            ("boa", "gptq"),
+            ("boa-hessian", "gptq-hessian"),
+        )
         if one in found and other in found
     }
     print(json.dumps({"job": vars(options), "seconds": found, "ratios": ratios, "versions": versions}, indent=1))
