@@ -163,3 +163,23 @@ def test_a_really_full_disk(tmp_path) -> None:
         assert not (small / "r/artifact").exists()
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.parametrize("fault", ["missing", "other shape"])
+def test_a_checkpoint_that_lacks_weights(fault: str, tmp_path, capsys) -> None:
+    """transformers would put random numbers in their place, and go on."""
+    broken = tmp_path / "broken"
+    shutil.copytree(TINY, broken)
+    tensors = load_file(broken / "model.safetensors")
+    name = "model.layers.1.self_attn.q_proj.weight"
+    if fault == "missing":
+        del tensors[name]
+    else:
+        tensors[name] = tensors[name][:-8].clone()
+    save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
+    for command in (
+        compress("rtn", broken, tmp_path / "r"),
+        ["claim", "boa", "--model", str(broken), "--scale", "smoke"],
+    ):
+        said = refused(capsys, *command, *(["--out", str(tmp_path / "c")] if command[0] == "claim" else []))
+        assert name in said
