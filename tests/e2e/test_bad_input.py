@@ -183,3 +183,23 @@ def test_a_checkpoint_that_lacks_weights(fault: str, tmp_path, capsys) -> None:
     ):
         said = refused(capsys, *command, *(["--out", str(tmp_path / "c")] if command[0] == "claim" else []))
         assert name in said
+
+
+@pytest.mark.parametrize("fault", ["layers left over", "cut weights", "code of its own", "a head too many"])
+def test_a_folder_whose_files_lie(fault: str, tmp_path, capsys) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(TINY, broken)
+    config = json.loads((broken / "config.json").read_text())
+    if fault == "layers left over":
+        config["num_hidden_layers"] = 2
+    elif fault == "code of its own":
+        config |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine", "AutoModelForCausalLM": "mine.Mine"}}
+        (broken / "mine.py").write_text("raise SystemExit('this code was run')")
+    elif fault == "a head too many":
+        config["num_attention_heads"] = 7
+    else:
+        whole = (broken / "model.safetensors").read_bytes()
+        (broken / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    (broken / "config.json").write_text(json.dumps(config))
+    said = refused(capsys, *compress("rtn", broken, tmp_path / "r"))
+    assert "this code was run" not in said

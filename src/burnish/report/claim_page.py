@@ -18,7 +18,7 @@ PARTIAL = {
     "smoke": "This is the smoke scale: it shows that the machinery works, and its verdict decides nothing.",
     "demo": (
         "This is the demo scale, a part of the claim that takes minutes: the verdict is on the criteria below and no "
-        "others. `burnish claim {claim}` asks all of it."
+        "others. The command burnish claim {claim} asks all of it."
     ),
 }
 """What to know of a verdict at a smaller scale."""
