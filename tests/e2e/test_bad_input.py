@@ -203,3 +203,12 @@ def test_a_folder_whose_files_lie(fault: str, tmp_path, capsys) -> None:
     (broken / "config.json").write_text(json.dumps(config))
     said = refused(capsys, *compress("rtn", broken, tmp_path / "r"))
     assert "this code was run" not in said
+
+
+def test_an_imported_model_is_listed(tmp_path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BURNISH_CACHE", str(tmp_path))
+    assert run(["models", "import", "mine", str(TINY)]) == 0
+    capsys.readouterr()
+    assert run(["models", "list", "--json"]) == 0
+    (mine,) = [row for row in json.loads(capsys.readouterr().out) if row["name"] == "mine"]
+    assert (mine["origin"], mine["present"]) == (str(TINY), True)

@@ -38,6 +38,12 @@ def get(name: str, /) -> None:
 def list_(*, json: JsonFlag = False) -> None:
     """List the built-in models and those that were imported."""
     rows = catalogue.reference("burnish.models.resolve:shelf_rows")()
+    blank = dict.fromkeys(rows[0], "")
+    imported = catalogue.reference("burnish.models.resolve:registered")()
+    rows += [
+        {**blank, "name": name, "origin": str(path), "present": path.exists()}
+        for name, path in sorted(imported.items())
+    ]
     if json:
         look.as_json(rows)
     else:
