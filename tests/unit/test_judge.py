@@ -114,8 +114,10 @@ def test_nothing_crashes_the_parser(text: str) -> None:
 @pytest.mark.parametrize("filler", ["*", " ", "<", "<SATISFIED> not ", 'a "', "verdict "])
 @pytest.mark.timeout(20)
 def test_long_replies_take_no_long_time(filler: str) -> None:
-    read_label(filler * 20_000 + "x", RUBRIC)
-    read_label(filler * 2_000 + "<SATISFIED>", RUBRIC)
+    """The time limit fails it if reading is not linear; a filler without a label gives none."""
+    long = read_label(filler * 20_000 + "x", RUBRIC)
+    assert long.label is None or "SATISFIED" in filler
+    assert read_label(filler * 2_000 + "<SATISFIED>", RUBRIC).label in (None, YES, NO)
 
 
 class Says:
