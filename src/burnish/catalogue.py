@@ -108,7 +108,7 @@ GOODS: dict[str, GoodKind] = {
         {"calib": "builtin:calibration", "text": "builtin:test"},
     ),
     "LLM": GoodKind("burnish.llm:connect"),
-    "Model": GoodKind("burnish.models.complete:load", "burnish.models:save", "artifact", ("models",)),
+    "Model": GoodKind("burnish.models.loading:load", "burnish.models:save", "artifact", ("models",)),
 }
 """The kinds of goods, the quickest to load first."""
 

@@ -19,12 +19,15 @@ from typing import Any
 from burnish import catalogue
 from burnish.core.errors import BadInput, BurnishError, UnknownName, Unsupported
 from burnish.core.extras import require
-from burnish.core.files import write_json
+from burnish.core.files import sha256, write_json
 from burnish.core.journal import Journal
 from burnish.core.method import Method
 from burnish.core.recipe import Planned, Recipe
 from burnish.core.run import Run, slug
 from burnish.core.shapes import Compressor
+
+SAVED = "saved.json"
+"""Beside a result: the format in which it was saved, and what its files hold."""
 
 PLAIN = "hf"
 """The format of a saved model when none is asked for: an ordinary Hugging Face folder."""
@@ -231,7 +234,7 @@ class _Chain:
         if name not in self.journal:
             return False
         saved = _saved(self.run.sub(name).folder, type(step.method).gives())
-        return saved is None or not self.journal[name]["kept"] or saved.exists()
+        return saved is None or not self.journal[name]["kept"] or _whole(saved)
 
     def _do(self, number: int, step: Planned, part: Run) -> Any:
         began = time.monotonic()
@@ -333,8 +336,8 @@ def _keep(result: Any, gives: str, run: Run, format: str = PLAIN) -> None:
         catalogue.reference("burnish.models:export")(result, saved, format)
     elif saved is not None:
         catalogue.reference(catalogue.GOODS[gives].save)(result, saved)
-    if gives == "Model":
-        write_json(run.folder / "saved.json", {"format": format})
+    if saved is not None:
+        write_json(run.folder / SAVED, {"format": format, "files": _digests(saved)})
     if gives in ("Scores", "Table") and result.notes:
         run.event("notes", notes=dict(result.notes))
         figures = {name: value for name, value in result.notes.items() if isinstance(value, bool | int | float)}
@@ -394,7 +397,7 @@ def _finished(
         if not same or state["status"] != "done":
             return None
         metrics, minutes = dict(state["metrics"]), float(state["minutes"])
-        if saved is not None and not (saved.exists() and _format(saved) == format):
+        if saved is not None and not (_whole(saved) and _format(saved) == format):
             return None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -403,9 +406,23 @@ def _finished(
 
 
 def _format(saved: Path) -> str:
-    """The format in which a model was saved; of other results, the plain one."""
-    path = saved.parent / "saved.json"
+    """The format in which a result was saved."""
+    path = saved.parent / SAVED
     return str(json.loads(path.read_text(encoding="utf-8"))["format"]) if path.exists() else PLAIN
+
+
+def _whole(saved: Path) -> bool:
+    """Whether a result is on disk as it was saved; one that was damaged since is made again."""
+    path = saved.parent / SAVED
+    if not saved.exists() or not path.exists():
+        return saved.exists()
+    return bool(json.loads(path.read_text(encoding="utf-8")).get("files") == _digests(saved))
+
+
+def _digests(saved: Path) -> dict[str, str]:
+    """SHA-256 of each file of a result, by its path below the result's folder."""
+    files = [saved] if saved.is_file() else [path for path in saved.rglob("*") if path.is_file()]
+    return {path.relative_to(saved.parent).as_posix(): sha256(path) for path in sorted(files)}
 
 
 def _result(run: Run, saved: Path | None) -> Result:

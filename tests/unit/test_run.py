@@ -8,6 +8,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -91,6 +94,23 @@ def test_chain_restores_what_is_done_and_goes_on(tmp_path) -> None:
         assert walk(run, stop=None) == (10.0, [3, 4])
 
 
+def test_a_torn_blob_is_made_again(tmp_path) -> None:
+    def walk(run: Run) -> tuple[float, list[int]]:
+        total, worked = [0.0], []
+        for link in run.chain((Link(n, total) for n in range(4)), step="sum"):
+            total[0] += link.number
+            worked.append(link.number)
+        return total[0], worked
+
+    with Run(tmp_path / "r") as run:
+        walk(run)
+    torn = sorted((tmp_path / "r" / "blobs" / "sum").iterdir())[1]
+    torn.write_bytes(torn.read_bytes()[:-2])
+    with Run(tmp_path / "r") as run:
+        assert walk(run) == (6.0, [1])
+        assert [event["file"] for event in run.events("damaged")] == [torn.name]
+
+
 def test_a_kill_in_the_middle_loses_at_most_one_unit(tmp_path) -> None:
     script = textwrap.dedent("""
         import os, signal, sys
@@ -113,12 +133,37 @@ def test_a_kill_in_the_middle_loses_at_most_one_unit(tmp_path) -> None:
 
 
 def test_other_settings_are_refused_with_each_difference(tmp_path) -> None:
-    Run(tmp_path / "r", {"bits": 3, "model": "a"}).close()
+    with Run(tmp_path / "r", {"bits": 3, "model": "a"}) as run:
+        run.once("figure", lambda: 1)
     with pytest.raises(BadInput, match="holds a run with other settings") as caught:
         Run(tmp_path / "r", {"bits": 2, "model": "a"}, seed=1)
     assert "bits: 3 there, 2 now" in str(caught.value)
     assert "seed: 0 there, 1 now" in str(caught.value)
     assert "model" not in caught.value.problem.split("settings")[1]
+
+
+def failing(folder: Path, work: Callable[[Run], object]) -> None:
+    with Run(folder, {"bits": 5}) as run:
+        work(run)
+        raise BadInput("wrong")
+
+
+def test_a_first_try_that_finished_nothing_gives_way_to_the_corrected_one(tmp_path) -> None:
+    with pytest.raises(BadInput, match="wrong"):
+        failing(tmp_path / "r", lambda run: run.event("began"))
+    with Run(tmp_path / "r", {"bits": 4}, seed=2) as run:
+        assert run.events() == []
+    assert json.loads((tmp_path / "r" / "run.json").read_text())["request"] == {"bits": 4}
+    assert tomllib.loads((tmp_path / "r" / "request.toml").read_text()) == {"bits": 4}
+    with pytest.raises(BadInput, match="other settings"):  # done, though it kept nothing
+        Run(tmp_path / "r", {"bits": 3}, seed=2)
+
+
+def test_a_first_try_with_one_unit_done_does_not_give_way(tmp_path) -> None:
+    with pytest.raises(BadInput, match="wrong"):
+        failing(tmp_path / "r", lambda run: run.once("figure", lambda: 1))
+    with pytest.raises(BadInput, match="other settings"):
+        Run(tmp_path / "r", {"bits": 4})
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path) -> None:

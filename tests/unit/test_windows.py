@@ -113,6 +113,29 @@ def test_joining_by_lines_is_the_published_protocol(tokenizer: PreTrainedTokeniz
         assert found[0].tolist() == expected
 
 
+def test_a_long_text_is_tokenized_in_pieces_and_only_as_far_as_needed(
+    tokenizer: PreTrainedTokenizerFast, text: datasets.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = windows(tokenizer, text, -1, 64)
+    # Cut between words, a text has the tokens that it has uncut.
+    monkeypatch.setattr("burnish.data.windows.PIECE", 5000)
+    assert torch.equal(windows(tokenizer, text, -1, 64), whole)
+    assert torch.equal(windows(tokenizer, text, 5, 64), whole[:5])
+    assert torch.equal(windows(tokenizer, text, 5, 64, seed=3), windows(tokenizer, text, -1, 64, seed=3)[:5])
+    asked = 0
+
+    def counting(pieces: list[str], **options: object) -> object:
+        nonlocal asked
+        asked += sum(map(len, pieces))
+        assert max(map(len, pieces)) <= 5000
+        return tokenizer(pieces, **options)
+
+    counting.bos_token_id, counting.eos_token_id = None, tokenizer.eos_token_id  # type: ignore[attr-defined]
+    one = datasets.Dataset.from_dict({"text": ["a" * 200_000]})  # one word, which can only be cut anywhere
+    assert windows(counting, one, 2, 64, bos=False).shape == (2, 64)  # type: ignore[arg-type]
+    assert asked == 5000
+
+
 def test_too_little_text_says_what_would_fit(
     tokenizer: PreTrainedTokenizerFast, with_bos: PreTrainedTokenizerFast
 ) -> None:

@@ -70,11 +70,12 @@ def _stop(self: Longest, scores: Scores, run: Run | None = None) -> Scores:
     raise KeyboardInterrupt
 
 
-def test_a_finished_step_whose_result_is_gone_is_done_again(recipe: str) -> None:
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
+def test_a_finished_step_whose_result_is_gone_or_damaged_is_done_again(recipe: str, harm) -> None:
     asked = Recipe.read(recipe)
     workflow.run_recipe(asked, "r")
     for part in ("1-count", "2-longest"):
-        Path("r/parts", part, "items.parquet").unlink()
+        harm(Path("r/parts", part, "items.parquet"))
     assert workflow.run_recipe(asked, "r").metrics["letters"] == 9
     assert CALLS == ["count t.txt", "longest"] * 2
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -105,9 +104,7 @@ def _measure(name: str, model: str, scale: str, folder: Path, **options: Any) ->
     # Fetches the weights if they are not here yet, and says under which licence they come; a server or a recording has none.
     if model and not model.startswith(("replay:", "http://", "https://")):
         catalogue.reference("burnish.models.resolve:resolve")(model, look.note)
-    whole = catalogue.reference("burnish.models.complete:complete") if model else nullcontext
-    with whole():
-        found: Evidence = catalogue.reference("burnish.claims:run")(name, model, scale=scale, out=folder, **options)
+    found: Evidence = catalogue.reference("burnish.claims:run")(name, model, scale=scale, out=folder, **options)
     report = catalogue.reference("burnish.report:render")([folder], folder / "report.html")
     _show(found)
     look.say(f"report: {report}")

@@ -91,7 +91,7 @@ class QuaRot(Compressor):
     """Calibration windows (GPTQ only); the default takes what a shorter text holds, a number that you give must fit."""
     length: Annotated[int, Field(ge=2)] = 2048
     """Tokens in a calibration window."""
-    calib_seed: int = 0
+    calib_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Which windows of the calibration text are taken."""
 
     def __call__(self, model: Model, calib: Dataset | None = None, run: Run | None = None) -> Model:

@@ -34,6 +34,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 Status = Literal["running", "done", "failed", "stopped"]
 
+BOOKKEEPING = frozenset({"run.json", "request.toml", "events.jsonl", ".lock"})
+"""Files of a run that hold no result."""
+
 
 class Link(Protocol):
     """One unit of sequential work whose result is tensors, e.g. one transformer block."""
@@ -57,7 +60,8 @@ class Run:
 
     Args:
         folder: Made if absent.
-        request: What was asked, as plain values; a folder that holds another request is refused.
+        request: What was asked, as plain values; a folder that holds another request is refused, unless nothing of
+            that one was ever finished (a first try with a mistake in it).
         seed: Every random choice of the run derives from it (see `rng`).
 
     Raises:
@@ -89,25 +93,30 @@ class Run:
         if self.folder.is_file():
             raise BadInput(f"{self.folder} is a file, and a run needs a folder", "choose another --out")
         manifest = self.folder / "run.json"
+        fresh = True
         if manifest.exists():
-            self._adopt(manifest)
-        elif self.folder.is_dir() and any(self.folder.iterdir()):
+            fresh = not self._adopt(manifest)
+        elif self.folder.is_dir() and any(path.name not in BOOKKEEPING for path in self.folder.iterdir()):
             raise BadInput(f"{self.folder} is not empty and holds no run", "choose another --out")
         self.folder.mkdir(parents=True, exist_ok=True)
         self._take_lock()
-        if not manifest.exists():
+        if fresh:
             import tomli_w
 
+            (self.folder / "events.jsonl").unlink(missing_ok=True)
             (self.folder / "request.toml").write_text(tomli_w.dumps(self.request), encoding="utf-8")
         self._write("running")
 
-    def _adopt(self, manifest: Path) -> None:
+    def _adopt(self, manifest: Path) -> bool:
+        """Go on with the run in the folder; False: it asked for something else, and finished none of it."""
         try:
             before = json.loads(manifest.read_text(encoding="utf-8"))
             old = before["request"]
         except (ValueError, KeyError):
             raise BadInput(f"{manifest} is damaged", "delete the folder, or choose another --out") from None
         if old != self.request or before.get("seed", 0) != self.seed:
+            if before.get("status") != "done" and not self._has_results():
+                return False
             there, now = (
                 flatten({**request, "seed": seed})
                 for request, seed in ((old, before.get("seed", 0)), (self.request, self.seed))
@@ -122,6 +131,10 @@ class Run:
             )
         self.metrics = before.get("metrics", {})
         self._spent = before.get("minutes", 0.0) * 60
+        return True
+
+    def _has_results(self) -> bool:
+        return any(path.is_file() and path.name not in BOOKKEEPING for path in self.folder.rglob("*"))
 
     def _take_lock(self) -> None:
         try:
@@ -245,8 +258,9 @@ class Run:
         with Progress(step, total, "blocks") as progress:
             for number, link in enumerate(links):
                 path = folder / f"{number:04d}-{slug(link.key)}.safetensors"
-                if path.exists():
-                    link.restore(self.blob(path))
+                state = self._whole_blob(path)
+                if state is not None:
+                    link.restore(state)
                     progress.advance(note=f"{link.key} restored")
                     continue
                 began = time.monotonic()
@@ -260,6 +274,18 @@ class Run:
         from safetensors.torch import load_file
 
         return load_file(path)
+
+    def _whole_blob(self, path: Path) -> dict[str, Any] | None:
+        """What `blob` reads; None where there is none, or a damaged one: its unit is done again."""
+        if not path.exists():
+            return None
+        from safetensors import SafetensorError
+
+        try:
+            return self.blob(path)
+        except (SafetensorError, OSError) as error:
+            self.event("damaged", file=path.name, error=str(error))
+            return None
 
     def track(self, items: Iterable[T], title: str, total: float | None = None, unit: str = "") -> Iterator[T]:
         """Yield `items`, showing progress."""

@@ -43,6 +43,8 @@ def load(path: Path) -> pa.Table:
     reader = SUFFIXES.get(suffix_of(path))
     if reader is None:
         raise BadInput(f"{path} has the unknown suffix {path.suffix!r}", f"files of text end in {', '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise BadInput(f"{path} is a device or a pipe", "give a regular file: text is read more than once")
     try:
         data = path.read_bytes()
     except OSError as error:

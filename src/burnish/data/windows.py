@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
 
 from burnish.core.errors import BadInput
 from burnish.core.extras import require
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
 Join = Literal["eos", "lines"]
+
+PIECE = 4_000_000
+"""Characters that are tokenized at once; a longer document is cut between two words."""
 
 
 def windows(
@@ -58,19 +62,20 @@ def windows(
     if faults:
         raise BadInput.of("these windows cannot be cut:", faults)
     first = leading_tokens(tokenizer, bos)
-    ids = _stream(tokenizer, dataset["text"][:], join)
     body = length - len(first)
+    # The first windows need only the beginning of the text; a random choice needs to know how many there are.
+    ids = _stream(tokenizer, dataset["text"][:], join, samples * body if seed is None and samples > 0 else None)
     full = len(ids) // body
     if len(ids) < 2:
         raise BadInput(f"the text gives {len(ids)} token{'' if len(ids) else 's'}", "give a text of some length")
     if full < max(samples, 1):
         raise _too_few(len(ids), samples, body, len(first))
-    cut = torch.tensor(ids[: full * body]).view(full, body)
+    cut = torch.from_numpy(ids[: full * body]).view(full, body)
     if seed is not None:
         cut = cut[torch.randperm(full, generator=torch.Generator().manual_seed(seed))]
     if samples != -1:
         cut = cut[:samples]
-    return torch.cat([torch.tensor(first, dtype=torch.long).expand(len(cut), -1), cut], dim=1)  # type: ignore[return-value]
+    return torch.cat([torch.tensor(first, dtype=torch.long).expand(len(cut), -1), cut.long()], dim=1)  # type: ignore[return-value]
 
 
 def leading_tokens(tokenizer: PreTrainedTokenizerBase, bos: bool | Literal["auto"] = "auto") -> list[int]:
@@ -83,8 +88,12 @@ def leading_tokens(tokenizer: PreTrainedTokenizerBase, bos: bool | Literal["auto
     return [token] if bos else []
 
 
-def _stream(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], join: Join) -> list[int]:
-    """All documents as one list of token ids."""
+def _stream(
+    tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], join: Join, enough: int | None = None
+) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """All documents as one array of token ids, or, of a long text, at least the first `enough` of them."""
+    import numpy as np
+
     if join == "lines":
         rows = [line if line.strip() else "" for text in texts for line in _lines(text)]
         texts = ["\n\n".join(rows)]
@@ -94,13 +103,48 @@ def _stream(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], join: Join
     between = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.bos_token_id
     if between is None and len(texts) > 1:
         raise BadInput("the tokenizer has no token to put between documents", "join by 'lines'")
-    # verbose=False: a document longer than the model's context is no mistake here, it is cut.
-    encoded: list[list[int]] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-    stream = list(encoded[0])
-    for ids in encoded[1:]:
-        stream.append(between)
-        stream += ids
-    return stream
+    parts: list[np.ndarray[Any, np.dtype[np.int32]]] = []
+    have = 0
+    for batch in _batches(texts):
+        # verbose=False: a document longer than the model's context is no mistake here, it is cut.
+        encoded = tokenizer([piece for piece, _ in batch], add_special_tokens=False, verbose=False)["input_ids"]
+        for ids, (_, begins) in zip(encoded, batch, strict=True):
+            parts.append(np.array([between, *ids] if begins and parts else ids, dtype=np.int32))
+            have += len(parts[-1])
+        if enough is not None and have >= enough:
+            break
+    return np.concatenate(parts)
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[tuple[str, bool]]]:
+    """Pieces of documents, and whether each begins one, in batches of about PIECE characters."""
+    batch: list[tuple[str, bool]] = []
+    size = 0
+    for text in texts:
+        for number, piece in enumerate(_pieces(text)):
+            if batch and size + len(piece) > PIECE:
+                yield batch
+                batch, size = [], 0
+            batch.append((piece, number == 0))
+            size += len(piece)
+    yield batch
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A document in pieces of at most PIECE characters, cut between words where there are any.
+
+    Space goes with the word that follows it, as most tokenizers have it, so a cut there changes no token.
+    """
+    begin = 0
+    while len(text) - begin > PIECE:
+        end = begin + PIECE
+        cut = max(text.rfind(" ", begin, end), text.rfind("\n", begin, end))
+        while cut > begin and text[cut - 1].isspace():
+            cut -= 1
+        cut = cut if cut > begin else end
+        yield text[begin:cut]
+        begin = cut
+    yield text[begin:]
 
 
 def _lines(text: str) -> list[str]:

@@ -33,7 +33,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
 from burnish.core.errors import BadInput
@@ -51,12 +51,22 @@ CHUNK_LOGITS = 4_000_000
 """Logits that are formed at once."""
 
 
+def _windows(value: int) -> int:
+    if value < 1 and value != -1:
+        raise ValueError("samples is 1 or more, or -1 for all of the text")
+    return value
+
+
+Windows = Annotated[int, AfterValidator(_windows)]
+"""A number of windows: 1 or more, or -1 for all."""
+
+
 class Divergence(Evaluation):
     """Perplexity, and KL divergence and top-1 agreement with the original model, with paired intervals."""
 
     needs = ("models",)
 
-    samples: Annotated[int, Field(ge=-1)] = 32
+    samples: Windows = 32
     """Windows of text; -1 for all of it."""
     length: Annotated[int, Field(ge=2)] = 512
     """Tokens in a window."""

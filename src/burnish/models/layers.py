@@ -24,9 +24,13 @@ class LayerLog:
     def add(self, site: Site, bits: int, **figures: Any) -> None:
         """Record one layer; an unusual note also becomes an event, and so does calibration that is too short for it."""
         seen, width = figures.get("tokens"), site.linear.in_features
+        notes = [figures.get("note", "")]
         if seen is not None and seen < width:
-            short = f"{seen} calibration tokens for {width} inputs: the Hessian has at most that rank"
-            figures["note"] = "; ".join(filter(None, [figures.get("note", ""), short]))
+            notes.append(f"{seen} calibration tokens for {width} inputs: the Hessian has at most that rank")
+        if not site.linear.weight.any():
+            notes.append("all its weights are zero")
+        if any(notes):
+            figures["note"] = "; ".join(filter(None, notes))
         block = int("".join(c if c.isdigit() else " " for c in site.name).split()[0])
         self._journal.add(site.name, {"block": block, "site": site.name, "role": site.role, "bits": bits, **figures})
         if figures.get("note"):

@@ -9,10 +9,14 @@ from typing import Any
 
 import torch
 
-from burnish.core.errors import BadInput, Unsupported
+from burnish.core.errors import BadInput, BurnishError, Unsupported
+from burnish.models.checkpoint import require_sound
 from burnish.models.export import export
 from burnish.models.model import Lineage, Model
 from burnish.models.resolve import Resolved, resolve
+
+MOST = 5
+"""Weights that an error lists."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -29,8 +33,10 @@ def load(
         notify: Is told, in a line, what is fetched and under which licence.
 
     Raises:
-        BadInput: nothing of that name, or a damaged folder.
-        Unsupported: an architecture that transformers does not know, or that needs code from the checkpoint.
+        BadInput: nothing of that name, or a damaged folder: files that cannot be read or contradict each other, and
+            weights that are missing, of another shape or left over (transformers would go on with random numbers).
+        Unsupported: no causal language model, an architecture that transformers does not know, or one that needs code
+            from the checkpoint, which is never run.
     """
     target = pick_device(device)
     if dtype != "auto" and dtype not in DTYPES:
@@ -39,33 +45,62 @@ def load(
 
 
 def open_folder(found: Resolved, device: torch.device, dtype: str = "auto") -> Model:
-    """Load a folder that `resolve` found."""
+    """Load a folder that `resolve` found; the errors are those of `load`."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    require_sound(found.folder)
     kind: Any = DTYPES.get(dtype) or (torch.float32 if device.type == "cpu" else "auto")
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         with quiet():
-            net = AutoModelForCausalLM.from_pretrained(found.folder, dtype=kind, local_files_only=True)
-            tokenizer = AutoTokenizer.from_pretrained(found.folder, local_files_only=True)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            # Weights of another shape are listed too, instead of ending the load with a table.
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                found.folder, dtype=kind, output_loading_info=True, ignore_mismatched_sizes=True, **options
+            )
+            tokenizer = AutoTokenizer.from_pretrained(found.folder, **options)
+        net, info = loaded
+    except (BurnishError, MemoryError):
+        raise
+    except Exception as error:  # whatever a configuration or a file that lies brings a reader to
+        reason = " ".join(str(error).split())[:200] or "no reason is given"
         if "trust_remote_code" in str(error) or "does not recognize this architecture" in str(error):
             raise Unsupported(f"the model in {found.folder}", f"transformers cannot build it: {reason}") from None
-        raise BadInput(f"{found.folder} cannot be loaded: {reason}", "check that its files are whole") from None
+        raise BadInput(
+            f"{found.folder} cannot be loaded: {type(error).__name__}: {reason}", "check that its files are whole"
+        ) from error
+    _require_whole(found.folder, info)
     net.requires_grad_(False)
     return Model(net.eval().to(device), tokenizer, Lineage(found.name, found.source))
 
 
+def _require_whole(folder: Path, info: dict[str, Any]) -> None:
+    """Refuse weights that were made up, and layers left over; other extra tensors (old rotary caches) do no harm."""
+    mismatched = [str(name[0] if isinstance(name, tuple) else name) for name in info["mismatched_keys"]]
+    left = [name for name in info["unexpected_keys"] if "layers." in name and name.endswith(".weight")]
+    names = [*sorted(info["missing_keys"]), *sorted(mismatched), *sorted(left)]
+    if names:
+        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+        raise BadInput(
+            f"configuration and weights in {folder} do not fit: {', '.join(names[:MOST])}{more} missing, "
+            "of another shape or left over",
+            "give a whole checkpoint with its own config.json: missing weights would be random numbers",
+        )
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers from drawing progress bars of its own."""
+    """Keep transformers from drawing progress bars of its own, and tables of weights that become an error here."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
+    tables = logging.get_logger("transformers.modeling_utils")
+    level = tables.level
+    tables.setLevel(logging.ERROR)
     try:
         yield
     finally:
+        tables.setLevel(level)
         if shown:
             logging.enable_progress_bar()
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from burnish.core.errors import BadInput
 from burnish.models.model import Block, Model
 from burnish.nn.attention import tapped
 from burnish.nn.hessian import Gram
@@ -42,6 +43,11 @@ class Walk:
     def __iter__(self) -> Iterator[Block]:
         with tapped(self.model.net):
             hidden, contexts = self._enter()
+            if not all(torch.isfinite(entering).all() for entering in hidden):
+                raise BadInput(
+                    f"the embeddings of {self.model.name} hold NaN or infinity",
+                    "give a checkpoint whose weights are sound",
+                )
             for block, context in zip(self._blocks, contexts, strict=True):
                 block.inputs, block.context = hidden, context
                 yield block

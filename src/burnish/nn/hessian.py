@@ -13,8 +13,14 @@ RETRIES = 50
 """Times that the damping is raised before a matrix is called hopeless."""
 
 
+PANEL = 384
+"""Rows of a second moment that are computed by one product."""
+
+
 class Gram:
     """Accumulates ``sum x x'`` over calibration tokens, in float64 between batches.
+
+    The matrix is symmetric, so only panels on and above its diagonal are computed.
 
     Args:
         width: Features of x.
@@ -28,12 +34,14 @@ class Gram:
     def add(self, x: Tensor) -> None:
         """Add a batch of shape (..., width)."""
         flat = x.detach().reshape(-1, x.shape[-1]).float()
-        self.total += flat.T @ flat
+        for begin in range(0, flat.shape[1], PANEL):
+            self.total[begin : begin + PANEL, begin:] += flat[:, begin : begin + PANEL].T @ flat[:, begin:]
         self.tokens += len(flat)
 
     def mean(self) -> Tensor:
         """(width, width): the average over tokens, exactly symmetric."""
-        return (self.total + self.total.T) / (2 * max(self.tokens, 1))
+        upper = self.total.triu()
+        return (upper + upper.triu(1).T) / max(self.tokens, 1)
 
 
 @dataclass(frozen=True)
