@@ -9,7 +9,8 @@ name are refused. Then, by `method = "auto"`:
 | scores of the shared items | interval of θ_A - θ_B |
 |---|---|
 | 0 and 1, one run an item | posterior of a bivariate probit model on the table (both, only A, only B, neither): θ_A, θ_B ~ U(0, 1), ρ = 2 Beta(4, 2) - 1 |
-| any others, several runs, or a cluster key | interval of the mean of the items' differences, whole clusters at a time |
+| 0 and 1, several runs an item, or a cluster key | Tango's score interval, at the number of independent items that would say as much: by how much the items' (or clusters') mean differences vary, against single answers |
+| any others | Student's t interval of the mean of the items' differences, whole clusters at a time |
 
 One file with several models compares each with a baseline (by default the best), or every pair; the intervals then hold
 together (Bonferroni), and p-values are Holm's. Counts can be given without logs: a 2 × 2 table of shared items, or right
@@ -40,6 +41,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 import pyarrow as pa
 from pydantic import Field, model_validator
 
@@ -56,7 +58,7 @@ from burnish.stats.unpaired import unpaired_binary
 
 WHY = {
     "table": "0/1 scores of {n} shared items: the paired posterior, right at every n",
-    "runs": "several runs an item: the items' mean differences",
+    "runs": "several 0/1 runs an item: the table of single answers, at as many items as hold the same information",
     "clusters": "{clusters} clusters of items: the items' differences, a cluster at a time",
     "scores": "scores other than 0 and 1: the items' differences",
     "counts": "two separate tests: the difference of two Beta posteriors",
@@ -196,20 +198,20 @@ class Compare(LogAnalysis):
     def _row(self, a: Items, b: Items, level: float, warnings: list[str]) -> dict[str, Any]:
         plain = a.binary and b.binary and not (a.repeated or b.repeated) and a.clusters is None
         cells = _cells(a, b) if plain else None
-        clustered = a.clusters is not None and a.binary and b.binary and not (a.repeated or b.repeated)
         if cells is not None and self.method != "student-t":
             return self._of_table(cells, level, a, b, warnings)
-        if self.method in ("probit", "mcnemar", "wald") or (
-            self.method == "tango" and (cells is None and not clustered)
-        ):
+        binary = a.binary and b.binary
+        if self.method in ("probit", "mcnemar", "wald") or (self.method == "tango" and not binary):
             raise BadInput(
                 f"method {self.method} is for one 0/1 score of every item, without clusters",
-                "auto, student-t or bootstrap",
+                f"auto, {'tango, ' * binary}student-t or bootstrap",
             )
-        found = paired_scores(a.means, b.means, a.clusters, level=level, method=self.method)
+        # A method that looks at single answers has to know of how many a mean is.
+        runs = np.minimum(a.sizes, b.sizes) if binary else None
+        found = paired_scores(a.means, b.means, a.clusters, level=level, method=self.method, runs=runs)
         if a.inside and b.inside:
             found = _kept(found)
-        kind = "clusters" if a.clusters else "runs" if a.binary and b.binary else "scores"
+        kind = "clusters" if a.clusters else "runs" if binary else "scores"
         why = WHY[kind].format(clusters=len(set(a.clusters or ())))
         return _row(a, b, found, why if self.method == "auto" else WHY["asked"], len(a), warnings)
 

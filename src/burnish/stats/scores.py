@@ -8,6 +8,7 @@ already holds the noise of single runs, and to add it again would count it twice
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -109,35 +110,50 @@ def paired_scores(
     level: float = 0.95,
     method: str = "auto",
     *,
+    runs: ArrayLike | None = None,
     seed: int = 0,
 ) -> PairedResult:
     """Mean of a - b, two models' scores of the same items in the same order, (n,) each.
 
     * probit: of independent 0/1 scores, see `burnish.stats.paired`
-    * tango: the same; with clusters the table counts for as many items as hold the same information (by the variance
-      over clusters against that over items), and Student's t replaces the normal quantile
+    * tango: of 0/1 scores, or of the means of several 0/1 runs; the table counts for as many items as hold the same
+      information (by the variance over items or clusters against that of single answers), and Student's t replaces the
+      normal quantile where there are clusters or runs
     * student-t: on differences of items, or of clusters
     * bootstrap: BCa over items or whole clusters
-    * auto: probit for independent 0/1 scores, tango for clustered ones, student-t otherwise
+    * auto: probit for independent 0/1 scores, tango for those in clusters or of several runs, student-t otherwise
+
+    Args:
+        a: Scores of one model.
+        b: Scores of the other.
+        clusters: n labels.
+        level: Nominal coverage.
+        method: One of the above.
+        runs: (n,) How many 0/1 runs each score is the mean of (the fewer of both models' runs, where they differ); None
+            where scores are no such means.
+        seed: Of the bootstrap.
 
     Raises:
-        BadInput: Scores that are NaN, infinite or of unequal length, labels that do not fit, fewer than two units;
-            probit and tango of scores other than 0 and 1.
-        Unsupported: probit of clustered items.
+        BadInput: Scores that are NaN, infinite or of unequal length, labels or runs that do not fit, fewer than two
+            units; probit and tango of other scores.
+        Unsupported: probit of clustered items or of several runs.
         UnknownName: No such method.
     """
     if method not in get_args(PairedMethod):
         raise UnknownName("interval of paired scores", method, get_args(PairedMethod))
     pair = Items.of_pair(a, b, clusters, least=1, faults=level_faults(level) + count_faults("seed", seed, 0))
-    binary = bool(np.isin(pair.values, (0.0, 1.0)).all())
+    times = _runs(runs, pair)
+    binary = times is not None or bool(np.isin(pair.values, (0.0, 1.0)).all())
+    grouped = pair.clustered or times is not None
     if method == "auto":
-        method = ("tango" if pair.clustered else "probit") if binary else "student-t"
+        method = ("tango" if grouped else "probit") if binary else "student-t"
     if method in ("probit", "tango"):
         if not binary:
             raise BadInput(f"{method} is for scores of 0 and 1", "use student-t or bootstrap")
-        if method == "probit" and pair.clustered:
-            raise Unsupported("probit of clustered items", "its model takes items as independent", "use tango")
-        return _tables(pair, level, method, seed)
+        if method == "probit" and grouped:
+            what = "clustered items" if pair.clustered else "several runs of an item"
+            raise Unsupported(f"probit of {what}", "its model takes every answer as independent", "use tango")
+        return _tables(pair, level, method, seed, times)
     if pair.units < 2:
         raise BadInput(f"one {'cluster' if pair.clustered else 'item'} has no spread", "give at least two")
     # Items.difference is the second column minus the first, and ours is the first minus the second.
@@ -215,34 +231,76 @@ def unpaired_scores(
     return PairedResult(found, float(special.stdtr(degrees, difference / error)), difference)
 
 
-def _tables(pair: Items, level: float, method: str, seed: int) -> PairedResult:
-    """Paired 0/1 scores as a 2 x 2 table, of fewer items where clusters say the same thing several times."""
+def _tables(pair: Items, level: float, method: str, seed: int, runs: FloatArray | None) -> PairedResult:
+    """Paired 0/1 scores as a 2 x 2 table; of as many items as say the same thing, with clusters or several runs.
+
+    Runs of the two models are no pairs: of an item, each of one goes with each of the other, in equal shares.
+    """
     a, b = pair.values[:, 0], pair.values[:, 1]
-    both, only_a, only_b = (int(v) for v in ((a * b).sum(), (a * (1 - b)).sum(), ((1 - a) * b).sum()))
-    neither = pair.n - both - only_a - only_b
-    if not pair.clustered:
-        return paired_binary(both, only_a, only_b, neither, method, level, seed)
-    effect = _design_effect(pair, a - b)
+    only_a, only_b = float((a * (1 - b)).sum()), float((b * (1 - a)).sum())
+    if only_b > only_a:
+        # One side is computed and the other mirrored, so that they agree to the last bit.
+        turned = replace(pair, values=np.ascontiguousarray(pair.values[:, ::-1]))
+        return _tables(turned, level, method, seed, runs).mirrored()
+    if not pair.clustered and runs is None:
+        both = int((a * b).sum())
+        neither = pair.n - both - int(only_a) - int(only_b)
+        return paired_binary(both, int(only_a), int(only_b), neither, method, level, seed)
+    effect = _design_effect(pair, a - b, (only_a + only_b) / pair.n, runs)
     scaled = pair.n / effect
-    note = f"{pair.n} items in {pair.units} clusters count for {scaled:.1f} independent ones"
+    groups = f" in {pair.units} clusters" if pair.clustered else ""
+    several = "" if runs is None else f" with {_span(runs)} runs each"
+    note = f"{pair.n} items{several}{groups} count for {scaled:.1f} independent ones"
     degrees = max(pair.units - 1, 1)
     quantile = -float(special.stdtrit(degrees, (1 - level) / 2))
     low, high, z = tango_bounds(only_a / effect, only_b / effect, scaled, quantile)
-    mean = (only_a - only_b) / pair.n
+    mean = float((a - b).mean())
     return PairedResult(
-        Interval(mean, low, high, level, pair.n, pair.units, method, note), float(special.stdtr(degrees, z)), mean
+        Interval(mean, low, high, level, pair.n, pair.n_clusters, method, note), float(special.stdtr(degrees, z)), mean
     )
 
 
-def _design_effect(pair: Items, x: FloatArray) -> float:
-    """How many clustered items say as much as one independent one, at least 1; without spread, a cluster's size."""
+def _design_effect(pair: Items, x: FloatArray, differing: float, runs: FloatArray | None) -> float:
+    """How many items, with their clusters and runs, say as much as one independent item that is run once.
+
+    Args:
+        pair: The items.
+        x: Their differences.
+        differing: The share of single answers that differ.
+        runs: How often each item was run, where some were several times.
+
+    Returns:
+        The variance of the mean difference over clusters against that of single answers; at least what it would be if
+        runs were items, at most what it would be if a cluster were one item run once. Without spread, the latter for
+        clusters, and one for runs: that all of an item's runs agree makes it no more than one item.
+    """
     mean = float(x.mean())
-    alone = float(((x - mean) ** 2).sum()) / pair.n**2
-    if pair.units < 2 or alone == 0:
-        return pair.n / pair.units
+    sizes = pair.sizes()
+    most = float((sizes**2).sum()) / pair.n
+    least = 1.0 if runs is None else float((1 / runs).mean())
+    alone = (differing - mean**2) / pair.n
     sums = np.bincount(pair.unit, x - mean, pair.units)
-    together = float((sums**2).sum()) / pair.n**2 * pair.units / (pair.units - 1)
-    return min(max(1.0, together / alone), pair.n / pair.units) if alone else 1.0
+    together = float((sums**2).sum()) / pair.n**2 * pair.units / max(pair.units - 1, 1)
+    if pair.units < 2 or alone <= 0 or together <= 1e-24:
+        return most
+    return min(max(least, together / alone), most)
+
+
+def _runs(runs: ArrayLike | None, pair: Items) -> FloatArray | None:
+    """How many runs each score is the mean of; None where every score is of one run, or no mean of runs."""
+    if runs is None:
+        return None
+    times = np.asarray(runs, dtype=np.float64)
+    if times.shape != (pair.n,) or not (times >= 1).all():
+        raise BadInput("runs: give one whole number of at least 1 an item")
+    if not ((pair.values >= 0) & (pair.values <= 1)).all():
+        raise BadInput("runs: the mean of 0/1 runs lies in [0, 1], and some scores do not", "leave runs out")
+    return times if bool((times > 1).any()) or not bool(np.isin(pair.values, (0.0, 1.0)).all()) else None
+
+
+def _span(runs: FloatArray) -> str:
+    least, most = (f"{end:g}" for end in (runs.min(), runs.max()))
+    return least if least == most else f"{least} to {most}"
 
 
 def _error(items: Items, w: FloatArray, mean: float) -> float:
