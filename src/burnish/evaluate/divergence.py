@@ -5,8 +5,8 @@
 The text is cut into windows of `length` tokens, `stride` apart. In each window three things are averaged over the
 predicted tokens: the negative log-likelihood (in nats; perplexity is exp of its mean), the Kullback-Leibler divergence
 KL(p ‖ q) of the model's next-token distribution q from the original's p over the whole vocabulary, and how often both
-prefer the same token (top-1 agreement). Two models on the same windows are paired data, so intervals come from
-resampling windows.
+prefer the same token (top-1 agreement). Two models on the same windows are paired data; intervals are Student's t over
+windows.
 
 ## Differences
 
@@ -41,8 +41,8 @@ from burnish.core.run import Run, ensure
 from burnish.core.shapes import Evaluation
 from burnish.data.scores import Scores
 from burnish.models.model import Model
-from burnish.stats.bootstrap import bootstrap
 from burnish.stats.interval import Interval
+from burnish.stats.student import student_ratio
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -174,7 +174,7 @@ class Divergence(Evaluation):
 
     def _mean(self, values: np.ndarray, weights: np.ndarray) -> Interval:
         """The mean over tokens: with a stride, windows score different numbers of them."""
-        return bootstrap(np.column_stack([values * weights, weights]), lambda m: m[0] / m[1], level=self.level)
+        return student_ratio(values * weights, weights, level=self.level)
 
 
 @torch.no_grad()
