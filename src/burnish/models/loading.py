@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from logging import Filter, LogRecord
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +96,19 @@ def quiet() -> Iterator[None]:
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     tables = logging.get_logger("transformers.modeling_utils")
-    level = tables.level
-    tables.setLevel(logging.ERROR)
+    no_table = _NoTable()
+    tables.addFilter(no_table)
     try:
         yield
     finally:
-        tables.setLevel(level)
+        tables.removeFilter(no_table)
         if shown:
             logging.enable_progress_bar()
+
+
+class _NoTable(Filter):
+    def filter(self, record: LogRecord) -> bool:
+        return "LOAD REPORT" not in record.getMessage()
 
 
 def save(model: Model, folder: str | Path) -> Path:
