@@ -94,6 +94,8 @@ class GoodKind:
     extras: tuple[str, ...] = ()
     default: dict[str, str] | None = None
     """Source that the command line takes for a good of this kind and of this name, when none is given."""
+    admit: str = ""
+    """What refuses a source before it is loaded: "module:function" of the source and the class of the method."""
 
 
 GOODS: dict[str, GoodKind] = {
@@ -108,7 +110,13 @@ GOODS: dict[str, GoodKind] = {
         {"calib": "builtin:calibration", "text": "builtin:test"},
     ),
     "LLM": GoodKind("burnish.llm:connect"),
-    "Model": GoodKind("burnish.models.loading:load", "burnish.models:save", "artifact", ("models",)),
+    "Model": GoodKind(
+        "burnish.models.loading:load",
+        "burnish.models:save",
+        "artifact",
+        ("models",),
+        admit="burnish.models.admission:admit",
+    ),
 }
 """The kinds of goods, the quickest to load first."""
 

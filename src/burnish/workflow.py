@@ -310,10 +310,12 @@ class _Shelf:
         self.place = place
         self._loaded: dict[tuple[str, str], Any] = {}
 
-    def take(self, kind: str, source: str) -> Any:
-        """The good of that kind and source."""
+    def take(self, kind: str, source: str, method: type[Method] = Method) -> Any:
+        """The good of that kind and source, for a method."""
         if (kind, source) not in self._loaded:
             options = self.place.options() if kind == "Model" else {}
+            if admit := catalogue.GOODS[kind].admit:
+                catalogue.reference(admit)(source, method, **options)
             self._loaded[kind, source] = catalogue.reference(catalogue.GOODS[kind].load)(source, **options)
         return self._loaded[kind, source]
 
@@ -324,7 +326,7 @@ def _call(step: Planned, earlier: Mapping[int, Any], shelf: _Shelf, run: Run) ->
     order = list(catalogue.GOODS)
     goods: dict[str, Any] = {}
     for name, source in sorted(step.goods.items(), key=lambda pair: order.index(kinds[pair[0]])):
-        goods[name] = earlier[source] if isinstance(source, int) else shelf.take(kinds[name], source)
+        goods[name] = earlier[source] if isinstance(source, int) else shelf.take(kinds[name], source, type(step.method))
     act: Any = step.method
     return act(**goods, run=run)
 
