@@ -44,6 +44,8 @@ VERBS: dict[str, str] = {
 METHODS: dict[str, str] = {
     "rtn": "burnish.compress.rtn:RTN",
     "gptq": "burnish.compress.gptq:GPTQ",
+    "gptaq": "burnish.compress.gptaq:GPTAQ",
+    "awq": "burnish.compress.awq:AWQ",
     "smoothquant": "burnish.compress.smoothquant:SmoothQuant",
     "quarot": "burnish.compress.quarot:QuaRot",
     "boa": "burnish.compress.boa:BoA",
@@ -67,7 +69,7 @@ METHODS: dict[str, str] = {
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 
-BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "devai precheck", "specialist copy"})
+BASELINES = frozenset({"rtn", "gptq", "gptaq", "awq", "smoothquant", "quarot", "devai precheck", "specialist copy"})
 TOOLS = frozenset({"divergence", "reload", "specialist rank", "contamination scan", "contamination probe"})
 
 CLAIMS: dict[str, str] = {

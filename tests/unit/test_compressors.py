@@ -8,7 +8,9 @@ import pytest
 import torch
 from architectures import CONFIGS, ROTATABLE, build, tokens
 
+from burnish.compress.awq import AWQ
 from burnish.compress.boa import BoA
+from burnish.compress.gptaq import GPTAQ
 from burnish.compress.gptq import GPTQ
 from burnish.compress.quarot import QuaRot
 from burnish.compress.rtn import RTN
@@ -37,10 +39,12 @@ def logits(model) -> torch.Tensor:
     [
         RTN(bits=3),
         GPTQ(bits=3),
+        GPTAQ(bits=3),
+        AWQ(bits=3, group=16),
         BoA(bits=3),
         BoA(bits=3, v_row_metric=True, rows_per_step=4, refine_scales=True, group=16),
     ],
-    ids=["rtn", "gptq", "boa", "boa-all-options"],
+    ids=["rtn", "gptq", "gptaq", "awq", "boa", "boa-all-options"],
 )
 def test_weights_are_what_their_codes_say(name: str, method) -> None:
     model = build(name)

@@ -31,6 +31,7 @@ Models. ICML 2023, arXiv 2211.10438. Defaults: α = 0.5 (section 4.2), 512 calib
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import torch
@@ -41,7 +42,7 @@ from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
 from burnish.models.calibration import calibration_windows
-from burnish.models.fold import divide_outputs, multiply_inputs
+from burnish.models.fold import junctions
 from burnish.models.layers import LayerLog
 from burnish.models.model import Block, Model
 from burnish.models.walk import Walk, record_inputs
@@ -119,7 +120,6 @@ def smooth(block: Block, alpha: float) -> str:
         What could not be smoothed, in words; usually empty.
     """
     sites = {site.role: site for site in block.sites()}
-    adapter, shape = block.model.adapter, block.model.heads
     largest: dict[str, Tensor] = {}
 
     def see(role: str, x: Tensor) -> None:
@@ -127,34 +127,17 @@ def smooth(block: Block, alpha: float) -> str:
         largest[role] = torch.maximum(largest[role], top) if role in largest else top
 
     record_inputs(block, {role: site.linear for role, site in sites.items()}, see)
-    for path, roles in adapter.feeds.items():
-        linears = [sites[role].linear for role in roles]
-        scale = _scale(largest[roles[0]], _column_maxima(linears), alpha)
-        divide_outputs(block.at(path), scale, adapter.norm_offset)
-        for linear in linears:
-            multiply_inputs(linear, scale)
-    value, output = sites["v"].linear, sites["o"].linear
-
-    def shared(maxima: Tensor) -> Tensor:
-        return maxima.view(shape.kv, shape.group, shape.width).amax(1).flatten()
-
-    scale = _scale(shared(largest["o"]), shared(_column_maxima([output])), alpha)
-    divide_outputs(value, scale)
-    wide = scale.view(shape.kv, 1, shape.width).expand(-1, shape.group, -1).flatten()
-    multiply_inputs(output, wide)
-    if "down" in sites:
-        first, last = sites["up"].linear, sites["down"]
-    elif getattr(block.module, "activation_fn", None).__class__ is nn.ReLU:
-        first, last = sites["fc1"].linear, sites["fc2"]
-    else:
-        return "fc2 is not smoothed: its activation does not pass a scale on"
-    scale = _scale(largest[last.role], _column_maxima([last.linear]), alpha)
-    divide_outputs(first, scale)
-    multiply_inputs(last.linear, scale)
+    for junction in junctions(block):
+        inputs = junction.narrow(largest[junction.roles[0]], lambda t: t.amax(1))
+        weights = junction.narrow(_column_maxima(junction.linears), lambda t: t.amax(1))
+        junction.apply(_scale(inputs, weights, alpha))
+    smoothed = {role for junction in junctions(block) for role in junction.roles}
+    if left := [role for role in sites if role not in smoothed]:
+        return f"{', '.join(left)} is not smoothed: the activation before it does not pass a scale on"
     return ""
 
 
-def _column_maxima(linears: list[nn.Linear]) -> Tensor:
+def _column_maxima(linears: Iterable[nn.Linear]) -> Tensor:
     return torch.stack([linear.weight.detach().abs().amax(0).double() for linear in linears]).amax(0)
 
 

@@ -5,12 +5,14 @@ Every function works on a fork and replaces parameters, never writes into them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from burnish.models.adapters import at
+from burnish.models.adapters import Heads, at
 from burnish.models.model import Block, Model
 
 
@@ -98,3 +100,57 @@ def rotate_values(block: Block, rotation: Tensor) -> None:
     value, output = block.sites(("v",))[0].linear, block.sites(("o",))[0].linear
     rotate_outputs(value, torch.block_diag(*[rotation] * shape.kv))
     rotate_inputs(output, torch.block_diag(*[rotation] * shape.query))
+
+
+@dataclass(frozen=True)
+class Junction:
+    """A place in a block where a scale can pass from a module into the linear layers that read it.
+
+    Attributes:
+        roles: Of the linear layers.
+        before: The norm or linear layer that is divided.
+        linears: The layers whose inputs are multiplied.
+        offset: A norm multiplies by (offset + weight).
+        heads: Between v and o: the shape of attention. A value feature serves several inputs of o when queries are
+            grouped.
+    """
+
+    roles: tuple[str, ...]
+    before: nn.Module
+    linears: tuple[nn.Linear, ...]
+    offset: float = 0.0
+    heads: Heads | None = None
+
+    def narrow(self, features: Tensor, reduce: Callable[[Tensor], Tensor]) -> Tensor:
+        """A figure for each output of `before` from one for each input of the layers; `reduce` takes dimension 1."""
+        if self.heads is None:
+            return features
+        return reduce(features.view(self.heads.kv, self.heads.group, self.heads.width)).flatten()
+
+    def widen(self, scale: Tensor) -> Tensor:
+        """For each input of the layers, the scale of the output that it comes from."""
+        if self.heads is None:
+            return scale
+        return scale.view(self.heads.kv, 1, self.heads.width).expand(-1, self.heads.group, -1).flatten()
+
+    def apply(self, scale: Tensor) -> None:
+        """Divide what comes out of `before` by `scale`, and make the layers expect that."""
+        divide_outputs(self.before, scale, self.offset)
+        for linear in self.linears:
+            multiply_inputs(linear, self.widen(scale))
+
+
+def junctions(block: Block) -> list[Junction]:
+    """Every junction of a block. An MLP whose activation is not ReLU and has no gate passes no scale on: it has none."""
+    linears = {site.role: site.linear for site in block.sites()}
+    adapter = block.model.adapter
+    found = [
+        Junction(roles, block.at(path), tuple(linears[role] for role in roles), adapter.norm_offset)
+        for path, roles in adapter.feeds.items()
+    ]
+    found.append(Junction(("o",), linears["v"], (linears["o"],), heads=block.model.heads))
+    if "down" in linears:
+        found.append(Junction(("down",), linears["up"], (linears["down"],)))
+    elif getattr(block.module, "activation_fn", None).__class__ is nn.ReLU:
+        found.append(Junction(("fc2",), linears["fc1"], (linears["fc2"],)))
+    return found
