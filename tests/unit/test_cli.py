@@ -209,7 +209,7 @@ def test_a_missing_extra_ends_with_3_and_the_pip_line(burnish: Burnish, monkeypa
 def test_a_folder_that_cannot_be_written_is_the_users_matter(burnish: Burnish) -> None:
     code, _, err = burnish("evaluate", "count", "t.txt", "--out", "t.txt/r")
     assert code == 2
-    assert "t.txt/r: Not a directory" in err
+    assert "t.txt is no folder, and a run needs a folder" in err
 
 
 @pytest.mark.parametrize(

@@ -96,11 +96,12 @@ def test_all_faults_of_a_recipe_are_said_before_anything_runs(recipe: str, burni
     assert "bits" in err
     assert "cuont" in err
     assert CALLS == []
-    code, _, err = burnish("recipe", "check", recipe, "--set", "file=nowhere.txt")
-    assert code == 0
-    code, _, err = burnish("run", recipe, "--set", "file=nowhere.txt")
-    assert code == 2
-    assert "there is nothing at nowhere.txt" in err
+    for command in (["recipe", "check"], ["run"]):
+        code, _, err = burnish(*command, recipe, "--set", "file=nowhere.txt", "--set", "steps.2.scores=gone")
+        assert code == 2
+        assert "step 1 (count): file: there is nothing at nowhere.txt" in err
+        assert "step 2 (longest): scores: no scores at gone" in err
+    assert CALLS == []
 
 
 def test_recipes_are_listed_copied_and_checked(

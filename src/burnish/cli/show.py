@@ -176,6 +176,7 @@ def runs(folder: Path = RUNS, /, *, where: str = "", json: JsonFlag = False) -> 
 
 
 def _read_runs(folder: Path) -> tuple[list[dict[str, Any]], list[Path]]:
+    status_of = catalogue.reference("burnish.report.folder:status_of")
     rows, damaged = [], []
     for path in sorted(folder.glob("**/run.json")):
         try:
@@ -184,7 +185,8 @@ def _read_runs(folder: Path) -> tuple[list[dict[str, Any]], list[Path]]:
             recipe = asked.get("recipe", {})
             use = asked.get("use") or (f"claim {asked['claim']}" if "claim" in asked else recipe.get("title", ""))
             model = asked.get("model") or asked.get("goods", {}).get("model") or recipe.get("model", "")
-            row = {"folder": str(path.parent), "status": state["status"], "use": use, "model": model}
+            status = status_of(path.parent, str(state["status"]))
+            row = {"folder": str(path.parent), "status": status, "use": use, "model": model}
             kept = {name: state.get(name) for name in ("minutes", "seed", "updated")}
             rows.append({**row, **kept, "metrics": dict(state.get("metrics", {}))})
         except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -12,10 +13,11 @@ from markupsafe import Markup
 from burnish.core.method import Paper
 from burnish.data.scores import Scores, Table
 from burnish.report import charts, estimates, palette, profiles, words
-from burnish.report.folder import Event, LayerRow, Manifest, RunFolder
+from burnish.report.folder import Event, LayerRow, Made, Manifest, RunFolder, StepFolder
 from burnish.report.page import Chip, Column, Head, Section, cell, facts, figure, folded, listed, paragraph, table
 
 STATUS = {"done": Chip("done", "holds", "✓"), "failed": Chip("failed", "fails", "✕")}
+KILLED = "The run was killed before it ended; the command below goes on where it was."
 
 CELLS = ("bits", "seed", "layers", "data", "tokens", "block")
 """Columns of items that say which cell of an experiment an item belongs to, and are no measures."""
@@ -27,14 +29,15 @@ MOST_GROUPS, MOST_MEASURES, MOST_ROWS, MOST_STEPS, MOST_TILES = 8, 12, 200, 4, 8
 def head(run: RunFolder) -> Head:
     """A headline from the request and the metrics, the status, and the key figures."""
     manifest = run.manifest
-    measured = scalars(manifest.metrics)
+    last = deciding(run.steps)
+    measured = figures(last.metrics if last else manifest.metrics)
     title = asked(manifest, run.name)
-    if said := estimates.headline(run.table):
-        title = said
-    elif best := [
-        f"{words.title_of(name)}\N{NO-BREAK SPACE}{_short(value)}" for name, value in list(measured.items())[:2]
-    ]:
-        title = f"{title}: {', '.join(best)}"
+    best = [(name, value) for name, value in measured.items() if not isinstance(value, int | str)]
+    if said := estimates.headline(last.table if last else run.table):
+        title = f"{title}: {said}" if last else said
+    elif best:
+        told = [f"{words.title_of(name)}\N{NO-BREAK SPACE}{_short(value)}" for name, value in best[:2]]
+        title = f"{title}: {', '.join(told)}"
     return Head(
         title=title,
         over=[text for text in (run.name, f"seed {manifest.seed}", manifest.updated[:10]) if text],
@@ -45,9 +48,21 @@ def head(run: RunFolder) -> Head:
     )
 
 
+def deciding(steps: Sequence[StepFolder]) -> StepFolder | None:
+    """The step of a recipe whose figures stand for all: the last that measures something, else the last."""
+    return next((step for step in reversed(steps) if step.measures), steps[-1] if steps else None)
+
+
+def figures(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics that are one value, or one estimate with its interval, those that people ask for first."""
+    return words.folded(scalars(metrics))
+
+
 def notes(run: RunFolder) -> list[str]:
     """What has to be known before the rest is believed: that the run failed, and what could not be read."""
-    return [*([f"The run failed: {run.manifest.error}"] if run.manifest.error else []), *run.notes]
+    ended = [f"The run failed: {run.manifest.error}"] if run.manifest.error else []
+    ended += [KILLED] if run.manifest.status == "killed" else []
+    return [*ended, *run.notes]
 
 
 def asked(manifest: Manifest, otherwise: str = "") -> str:
@@ -110,11 +125,59 @@ def request(manifest: Manifest) -> Section | None:
 
 def metrics(manifest: Manifest) -> Section | None:
     """All metrics, when the tiles cannot hold them."""
-    measured = scalars(manifest.metrics)
-    if len(measured) <= MOST_TILES:
+    if len(figures(manifest.metrics)) <= MOST_TILES:
         return None
+    return Section("What came out", metrics_table(manifest.metrics))
+
+
+def metrics_table(values: Mapping[str, Any]) -> Markup:
+    """Metrics with their names for people, and what those names mean."""
+    measured = figures(values)
     rows = [{"metric": words.title_of(name), "value": value} for name, value in measured.items()]
-    return Section("What came out", table(rows, caption="Metrics of the run"))
+    told = [f"{words.title_of(name)}: {words.meaning_of(name)}" for name in measured if words.meaning_of(name)]
+    body = table(rows, [Column("metric"), Column("value", right=True)], caption="Metrics")
+    return body + (listed(told, "quiet") if told else Markup(""))
+
+
+def step(done: StepFolder) -> Section:
+    """What one step of a recipe gave: its metrics, its table, its items, its layers."""
+    body = metrics_table(done.metrics) if figures(done.metrics) else Markup("")
+    if done.minutes:
+        body = paragraph(f"It took {words.duration(60 * done.minutes)}.", "quiet") + body
+    shown = estimates.section(done.table)
+    parts = [
+        shown,
+        rows_of(done.table),
+        items(done.items) if shown is None else None,
+        layers(done.layers, {}, {}, done.name.partition(": ")[2]),
+    ]
+    return Section(f"Step {done.name}", body, parts=[part for part in parts if part is not None])
+
+
+# -- what was made ----------------------------------------------------------------------------------------------
+
+LOADERS = {
+    "gptq": ("import gptqmodel; model = gptqmodel.GPTQModel.load({path!r})", "burnish evaluate reload {shell}"),
+    "gguf": ("import llama_cpp; model = llama_cpp.Llama({path!r})", "llama-cli -m {shell}"),
+}
+"""Format of a saved model to how it is loaded, in a line of Python and one of shell; others are as transformers has it."""
+PLAIN = (
+    "import transformers; model = transformers.AutoModelForCausalLM.from_pretrained({path!r})",
+    "burnish generate {shell} --prompt 'Once upon a time'",
+)
+
+
+def made(models: Sequence[Made]) -> Section | None:
+    """Where the saved models are, and how they are loaded."""
+    if not models:
+        return None
+    body = Markup("")
+    for one in models:
+        path = str(one.folder / one.file) if one.format == "gguf" and one.file else str(one.folder)
+        lines = [line.format(path=path, shell=shlex.quote(path)) for line in LOADERS.get(one.format, PLAIN)]
+        body += Markup("<p><code>{}</code> ({}). In Python, and in a shell:</p>").format(one.folder, one.format)
+        body += Markup("<pre><code>{}</code></pre>").format("\n".join(lines))
+    return Section("The saved model" if len(models) == 1 else "The saved models", body)
 
 
 def remarks(manifest: Manifest) -> list[Section]:
