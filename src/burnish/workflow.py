@@ -26,6 +26,8 @@ from burnish.core.recipe import Planned, Recipe
 from burnish.core.run import Run, slug
 from burnish.core.shapes import Compressor
 
+LARGEST = 2**63
+"""Whole numbers from here on do not fit into 64 bits."""
 PLAIN = "hf"
 """The format of a saved model when none is asked for: an ordinary Hugging Face folder."""
 
@@ -313,8 +315,10 @@ def check(steps: Sequence[Planned], format: str = PLAIN) -> None:
         faults += goods_faults(step.use, cls, step.goods)
         lacking = [good for good in cls.goods() if good.required and good.name not in step.goods]
         faults += [f"{step.use} needs {good.name} ({good.kind})" for good in lacking]
+        large = [name for name, value in step.method if isinstance(value, int) and not -LARGEST <= value < LARGEST]
+        faults += [f"{name}: is too large; generators and files take 64 bits, so less than {LARGEST}" for name in large]
     if faults:
-        raise BadInput.of("the goods are wrong", faults, f"`burnish show {steps[0].use}` says what it takes")
+        raise BadInput.of("this cannot be run", faults, f"`burnish show {steps[0].use}` says what it takes")
     last = steps[-1].method
     if type(last).gives() == "Model":
         catalogue.reference("burnish.models:check_export")(last, format)

@@ -147,3 +147,28 @@ def test_device_and_dtype_reach_the_loader_only_when_asked(monkeypatch: pytest.M
     workflow.run_method("halve", Halve(), {"model": "t.txt"}, "b", place=workflow.Place("cpu", "float16"))
     assert seen == [{}, {"device": "cpu", "dtype": "float16"}]
     assert json.loads(Path("b/run.json").read_text())["request"]["dtype"] == "float16"
+
+
+def test_what_each_step_gave_is_shown(recipe: str, burnish: Burnish) -> None:
+    out = burnish("run", recipe)[1]
+    first, second = out.index("Step 1: count"), out.index("Step 2: longest")
+    assert first < out.index("saved: runs/r/parts/1-count/items.parquet") < second
+    assert second < out.index("saved: runs/r/parts/2-longest/items.parquet")
+
+
+def test_the_changes_of_a_recipe_stand_in_its_title(recipe: str) -> None:
+    asked = Recipe.read(recipe, ["steps.1.least=3"])
+    assert asked.title == "Count, then look (with steps.1.least=3)"
+
+
+def test_a_folder_does_not_hide_a_recipe_that_comes_with_burnish(burnish: Burnish) -> None:
+    Path("interval").mkdir()
+    assert burnish("recipe", "check", "interval")[0] == 0
+    assert "is a folder" in burnish("recipe", "check", ".")[2]
+
+
+def test_a_recipe_is_called_like_its_method_with_hyphens() -> None:
+    for name, path in catalogue.recipes().items():
+        uses = [step.use for step in Recipe.read(path).steps]
+        verbs = {use.replace(" ", "-"): catalogue.find(use).verb for use in uses}
+        assert verbs[name] == path.parent.name

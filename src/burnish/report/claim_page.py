@@ -18,7 +18,7 @@ PARTIAL = {
     "smoke": "This is the smoke scale: it shows that the machinery works, and its verdict decides nothing.",
     "demo": (
         "This is the demo scale, a part of the claim that takes minutes: the verdict is on the criteria shown here "
-        "and on no others. The command burnish claim {claim} asks all of it."
+        "and on no others. The command `{command}` asks all of it."
     ),
 }
 """What to know of a verdict at a smaller scale."""
@@ -58,7 +58,8 @@ def head(evidence: Evidence, notes: Sequence[str] = (), tiles: Sequence[tuple[st
 
 def partial(evidence: Evidence) -> list[str]:
     """What to know of the verdict where only a part of the claim was asked."""
-    return [PARTIAL[evidence.scale].format(claim=evidence.claim)] if evidence.scale in PARTIAL else []
+    command = evidence.command.replace(f" --scale {evidence.scale}", "")
+    return [PARTIAL[evidence.scale].format(command=command)] if evidence.scale in PARTIAL else []
 
 
 def scale_of(evidence: Evidence) -> str:
@@ -247,7 +248,7 @@ def _beside(evidence: Evidence, measure: str) -> Markup:
             if found:
                 key = arm.arm.casefold() if arm.arm.casefold() in names else name_of(arm).casefold()
                 names.setdefault(key, name_of(arm))
-                row[f"arm {key}"] = sum(found) / len(found)
+                row[f"arm {key}"] = Markup("{}").format(words.number(sum(found) / len(found), 4))
         rows.append(row)
     columns = [Column("where", "where"), *(Column(f"arm {key}", name, right=True) for key, name in names.items())]
     return table(rows, columns, caption=f"{words.title_of(measure)}: the paper's figures and ours", group="source")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -44,7 +45,7 @@ def head(run: RunFolder) -> Head:
         chip=STATUS.get(manifest.status, Chip(manifest.status)),
         lead=[spent(manifest)] if spent(manifest) else [],
         notes=notes(run),
-        tiles=[(words.title_of(name), cell(value)) for name, value in list(measured.items())[:MOST_TILES]],
+        tiles=[(words.title_of(name), cell(value)) for name, value in _tiles(measured)],
     )
 
 
@@ -56,6 +57,11 @@ def deciding(steps: Sequence[StepFolder]) -> StepFolder | None:
 def figures(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Metrics that are one value, or one estimate with its interval, those that people ask for first."""
     return words.folded(scalars(metrics))
+
+
+def _tiles(measured: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The figures that stand above everything: words have no place there."""
+    return [(name, value) for name, value in measured.items() if not isinstance(value, str)][:MOST_TILES]
 
 
 def notes(run: RunFolder) -> list[str]:
@@ -124,8 +130,9 @@ def request(manifest: Manifest) -> Section | None:
 
 
 def metrics(manifest: Manifest) -> Section | None:
-    """All metrics, when the tiles cannot hold them."""
-    if len(figures(manifest.metrics)) <= MOST_TILES:
+    """All metrics, when the tiles do not hold them."""
+    measured = figures(manifest.metrics)
+    if len(_tiles(measured)) == len(measured):
         return None
     return Section("What came out", metrics_table(manifest.metrics))
 
@@ -141,10 +148,10 @@ def metrics_table(values: Mapping[str, Any]) -> Markup:
 
 def step(done: StepFolder) -> Section:
     """What one step of a recipe gave: its metrics, its table, its items, its layers."""
-    body = metrics_table(done.metrics) if figures(done.metrics) else Markup("")
+    shown = estimates.section(done.table)
+    body = metrics_table(done.metrics) if figures(done.metrics) and shown is None else Markup("")
     if done.minutes:
         body = paragraph(f"It took {words.duration(60 * done.minutes)}.", "quiet") + body
-    shown = estimates.section(done.table)
     parts = [
         shown,
         rows_of(done.table),
@@ -287,7 +294,7 @@ def timeline(events: Sequence[Event]) -> Section | None:
     """Seconds for each block, in the order in which they were done."""
     if not events:
         return None
-    rows = [{"step": f"{e.part}: {e.step}" if e.part else e.step, "seconds": e.seconds} for e in events]
+    rows = [{"step": _lane(event), "seconds": event.seconds} for event in events]
     steps: dict[str, list[Event]] = {}
     for row, event in zip(rows, events, strict=True):
         steps.setdefault(str(row["step"]), []).append(event)
@@ -304,6 +311,12 @@ def timeline(events: Sequence[Event]) -> Section | None:
         f" The first {MOST_STEPS} of {len(steps)} steps are drawn." if len(steps) > MOST_STEPS else ""
     )
     return Section("How it ran", figure(profiles.timeline(drawn), caption, data))
+
+
+def _lane(event: Event) -> str:
+    """What a link belongs to, for people: its part without the digest at its end, and its step where that adds a word."""
+    part = re.sub(r"-[0-9a-f]{10}$", "", event.part)
+    return f"{part}: {event.step}".removeprefix(": ") if event.step not in part else part
 
 
 # -- items and tables -------------------------------------------------------------------------------------------
