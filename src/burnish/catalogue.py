@@ -94,6 +94,8 @@ class GoodKind:
     place: str = ""
     """Where in the run's folder it is written."""
     extras: tuple[str, ...] = ()
+    check: str = ""
+    """What refuses a source that cannot be one, without loading it: "module:function" of the source."""
     default: dict[str, str] | None = None
     """Source that the command line takes for a good of this kind and of this name, when none is given."""
     admit: str = ""
@@ -102,21 +104,33 @@ class GoodKind:
 
 GOODS: dict[str, GoodKind] = {
     "Path": GoodKind("pathlib:Path"),
-    "Scores": GoodKind("burnish.data.scores:read_scores", "burnish.data.scores:Scores.save", "items.parquet"),
-    "Table": GoodKind("burnish.data.scores:read_table", "burnish.data.scores:Table.save", "table.parquet"),
+    "Scores": GoodKind(
+        "burnish.data.scores:read_scores",
+        "burnish.data.scores:Scores.save",
+        "items.parquet",
+        check="burnish.data.named:check_scores",
+    ),
+    "Table": GoodKind(
+        "burnish.data.scores:read_table",
+        "burnish.data.scores:Table.save",
+        "table.parquet",
+        check="burnish.data.named:check_table",
+    ),
     "Dataset": GoodKind(
         "burnish.data:read",
         "burnish.data:save",
         "artifact",
         ("models",),
+        "burnish.data.named:check_dataset",
         {"calib": "builtin:calibration", "text": "builtin:test"},
     ),
-    "LLM": GoodKind("burnish.llm:connect"),
+    "LLM": GoodKind("burnish.llm:connect", check="burnish.llm.named:check_llm"),
     "Model": GoodKind(
-        "burnish.models.loading:load",
+        "burnish.models.sound:load",
         "burnish.models:save",
         "artifact",
         ("models",),
+        "burnish.models.named:check_model",
         admit="burnish.models.admission:admit",
     ),
 }

@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -18,8 +18,8 @@ from typing import Any
 
 from burnish import catalogue
 from burnish.core.errors import BadInput, BurnishError, UnknownName, Unsupported
-from burnish.core.extras import require
-from burnish.core.files import sha256, write_json
+from burnish.core.extras import missing, require
+from burnish.core.files import require_folder, sha256, write_json
 from burnish.core.journal import Journal
 from burnish.core.method import Method
 from burnish.core.recipe import Planned, Recipe
@@ -28,7 +28,8 @@ from burnish.core.shapes import Compressor
 
 SAVED = "saved.json"
 """Beside a result: the format in which it was saved, and what its files hold."""
-
+LARGEST = 2**63
+"""Whole numbers from here on do not fit into 64 bits."""
 PLAIN = "hf"
 """The format of a saved model when none is asked for: an ordinary Hugging Face folder."""
 
@@ -48,6 +49,17 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Done:
+    """What one step of a recipe left behind."""
+
+    name: str
+    """Its number and its method, as its part of the run's folder is called."""
+    metrics: dict[str, Any]
+    minutes: float
+    saved: Path | None
+
+
+@dataclass(frozen=True)
 class Result:
     """What a finished run left behind."""
 
@@ -59,6 +71,8 @@ class Result:
     report: Path
     fresh: bool = True
     """Whether the work was done now; otherwise it was found finished."""
+    steps: list[Done] = field(default_factory=list)
+    """Of a recipe: what each step gave."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +137,7 @@ def run_method(
     """
     step = Planned(use=use, method=method, goods=dict(goods))
     check([step], format)
-    folder = Path(out) if out is not None else folder_of(use, method, goods)
+    folder = require_folder(Path(out) if out is not None else folder_of(use, method, goods))
     request = {"use": use, "settings": method.settings(), "goods": dict(goods), "burnish": version("burnish")}
     if place.dtype != "auto":
         request["dtype"] = place.dtype
@@ -171,26 +185,36 @@ def run_recipe(
         BadInput: listing the faults of all steps.
         MissingExtra: a step needs one.
     """
-    steps = recipe.plan(catalogue.load)
-    check(steps)
-    folder = Path(out) if out is not None else default_folder(recipe.title)
+    steps = steps_of(recipe)
+    folder = require_folder(Path(out) if out is not None else default_folder(recipe.title))
     request: dict[str, Any] = {"recipe": recipe.model_dump(mode="json", exclude_none=True)}
     if place.dtype != "auto":
         request["dtype"] = place.dtype
     seed = recipe.seed if seed is None else seed
     last = folder / "parts" / _part(len(steps), steps[-1])
     saved = _saved(last, type(steps[-1].method).gives())
-    if (found := _finished(folder, request, seed, saved)) is not None:
-        return found
-    with Run(folder, request, seed=seed) as run:
-        _Chain(steps, run, place).go()
-    return _result(run, saved)
+    if (found := _finished(folder, request, seed, saved)) is None:
+        with Run(folder, request, seed=seed) as run:
+            _Chain(steps, run, place).go()
+        found = _result(run, saved)
+    return replace(found, steps=_done(folder, steps))
+
+
+def steps_of(recipe: Recipe) -> list[Planned]:
+    """A recipe's steps, found right as far as that can be seen without loading anything.
+
+    Raises:
+        BadInput: listing the faults of all steps.
+        MissingExtra: a step needs one.
+    """
+    steps = recipe.plan(catalogue.load, goods_faults)
+    check(steps)
+    return steps
 
 
 def plan_recipe(recipe: Recipe, out: str | Path | None = None, *, seed: int | None = None) -> Plan:
     """What `run_recipe` would do; everything is checked and nothing is loaded."""
-    steps = recipe.plan(catalogue.load)
-    check(steps)
+    steps = steps_of(recipe)
     folder = Path(out) if out is not None else default_folder(recipe.title)
     return _plan(steps, folder, recipe.seed if seed is None else seed)
 
@@ -256,6 +280,21 @@ def _part(number: int, step: Planned) -> str:
     return slug(f"{number}-{step.use}")
 
 
+def _done(folder: Path, steps: Sequence[Planned]) -> list[Done]:
+    """What the steps of a finished recipe left behind."""
+    journal = Journal(folder / "steps.jsonl")
+    found = []
+    for number, step in enumerate(steps, 1):
+        name = _part(number, step)
+        if name not in journal:
+            continue
+        kept = journal[name]
+        saved = _saved(folder / "parts" / name, type(step.method).gives())
+        there = saved if saved is not None and saved.exists() else None
+        found.append(Done(name, kept["metrics"], kept["minutes"], there))
+    return found
+
+
 # -- what both share --------------------------------------------------------------------------------------------
 
 
@@ -278,15 +317,17 @@ def check(steps: Sequence[Planned], format: str = PLAIN) -> None:
         faults += goods_faults(step.use, cls, step.goods)
         lacking = [good for good in cls.goods() if good.required and good.name not in step.goods]
         faults += [f"{step.use} needs {good.name} ({good.kind})" for good in lacking]
+        large = [name for name, value in step.method if isinstance(value, int) and not -LARGEST <= value < LARGEST]
+        faults += [f"{name}: is too large; generators and files take 64 bits, so less than {LARGEST}" for name in large]
     if faults:
-        raise BadInput.of("the goods are wrong", faults)
+        raise BadInput.of("this cannot be run", faults, f"`burnish show {steps[0].use}` says what it takes")
     last = steps[-1].method
     if type(last).gives() == "Model":
         catalogue.reference("burnish.models:check_export")(last, format)
 
 
 def goods_faults(use: str, cls: type[Method], goods: Mapping[str, str | int]) -> list[str]:
-    """A line for each given good that is unknown, or that cannot be loaded."""
+    """A line for each given good that is unknown, or of which it is seen without loading it that it cannot be loaded."""
     known = {good.name: good for good in cls.goods()}
     lines = []
     for name in sorted(goods.keys() - known.keys()):
@@ -300,7 +341,21 @@ def goods_faults(use: str, cls: type[Method], goods: Mapping[str, str | int]) ->
             lines.append(f"{name}: {use} takes a {good.kind}, which only Python can give")
         elif good.kind == "Path" and not Path(source).exists():
             lines.append(f"{name}: there is nothing at {source}")
+        elif fault := _source_fault(good.kind, source):
+            lines.append(f"{name}: {fault}")
     return lines
+
+
+def _source_fault(kind: str, source: str) -> str:
+    """What is seen to be wrong with a source without loading it; empty when nothing is."""
+    how = catalogue.GOODS[kind]
+    if how.check and not any(map(missing, how.extras)):
+        try:
+            catalogue.reference(how.check)(source)
+        except BurnishError as error:
+            problem = " ".join(error.problem.split())
+            return f"{problem}; {error.fix}" if error.fix else problem
+    return ""
 
 
 class _Shelf:

@@ -212,3 +212,55 @@ def test_an_imported_model_is_listed(tmp_path, capsys, monkeypatch: pytest.Monke
     assert run(["models", "list", "--json"]) == 0
     (mine,) = [row for row in json.loads(capsys.readouterr().out) if row["name"] == "mine"]
     assert (mine["origin"], mine["present"]) == (str(TINY), True)
+
+
+@pytest.mark.parametrize("fault", ["nan", "zero"])
+def test_weights_that_are_no_numbers_or_all_zero(fault: str, capsys, tmp_path, broken: Path) -> None:
+    """The calibration text is not to blame."""
+    weights = load_file(broken / "model.safetensors")
+    name = "model.embed_tokens.weight" if fault == "nan" else "model.layers.1.mlp.up_proj.weight"
+    if fault == "nan":
+        weights[name][3, 4] = float("nan")
+    else:
+        weights[name].zero_()
+    save_file(weights, broken / "model.safetensors", {"format": "pt"})
+    command = compress("gptq", broken, tmp_path / "r", *QUICK, "--no-reload")
+    if fault == "nan":
+        assert f"weights that are not finite: {name}" in refused(capsys, *command)
+    else:
+        run(command)
+        assert f"weights that are zero everywhere: {name}" in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_is_seen_from_outside_is_said_before_anything_is_computed(capsys, tmp_path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "x.gguf").write_bytes(b"no")
+    (tmp_path / "r.toml").write_text(
+        f"""
+title = "x"
+model = "{tmp_path}/empty"
+calib = "builtin:tset"
+text = "nowhere.txt"
+[[steps]]
+use = "gptq"
+[[steps]]
+use = "divergence"
+against = "{tmp_path}/x.gguf"
+[[steps]]
+use = "divergence"
+model = "smollm2-135n"
+text = "{tmp_path}/x.gguf"
+"""
+    )
+    said = refused(capsys, "recipe", "check", str(tmp_path / "r.toml"))
+    for part in (
+        "has 6 faults",
+        "step 1 (gptq): model: ",
+        "no config.json",
+        "step 1 (gptq): calib: there is no split of builtin called 'tset'",
+        "step 2 (divergence): text: there is no file nowhere.txt",
+        "x.gguf is no GGUF file",
+        "did you mean smollm2-135m",
+        "unknown suffix '.gguf'",
+    ):
+        assert part in said, (part, said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import types
 from pathlib import Path
@@ -14,6 +15,7 @@ from made_up import CALLS, Burnish, Count, burnish, methods
 
 from burnish import catalogue, workflow
 from burnish.cli import new
+from burnish.core.errors import BadInput
 from burnish.core.run import Run
 from burnish.core.shapes import Analysis
 
@@ -209,7 +211,7 @@ def test_a_missing_extra_ends_with_3_and_the_pip_line(burnish: Burnish, monkeypa
 def test_a_folder_that_cannot_be_written_is_the_users_matter(burnish: Burnish) -> None:
     code, _, err = burnish("evaluate", "count", "t.txt", "--out", "t.txt/r")
     assert code == 2
-    assert "t.txt/r: Not a directory" in err
+    assert "t.txt is no folder, and a run needs a folder" in err
 
 
 @pytest.mark.parametrize(
@@ -303,7 +305,7 @@ def test_a_condition_that_is_wrong_or_reads_files_is_refused(where: str, burnish
     code, out, err = burnish("runs", "--where", where)
     assert code == 2
     assert out == ""
-    assert "the columns are folder (VARCHAR)" in err
+    assert "the columns are folder, status" in err
 
 
 def test_env_names_the_extras(burnish: Burnish, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,3 +448,68 @@ def test_models_are_got_listed_and_imported(burnish: Burnish, monkeypatch: pytes
     assert json.loads(burnish("models", "list", "--json")[1]) == [{"name": "small", "present": True}]
     assert burnish("models", "import", "mine", "x.gguf")[0] == 0
     assert asked == ["small", ("mine", Path("x.gguf"))]
+
+
+def test_a_name_that_a_condition_nearly_hits_is_offered(burnish: Burnish) -> None:
+    burnish("evaluate", "count", "t.txt")
+    assert "did you mean metrics.words for metrics.wrds?" in burnish("runs", "--where", "metrics.wrds < 30")[2]
+
+
+def test_a_run_that_was_killed_is_shown_as_killed(burnish: Burnish) -> None:
+    run = Run("r", {"use": "count"})
+    assert json.loads(burnish("runs", ".", "--json")[1])[0]["status"] == "running"
+    run.close()
+    assert json.loads(burnish("runs", ".", "--json")[1])[0]["status"] == "killed"
+    assert json.loads(Path("r/run.json").read_text())["status"] == "running"
+
+
+def test_runs_in_folders_with_odd_names_are_listed(burnish: Burnish) -> None:
+    burnish("evaluate", "count", "t.txt", "--out", "plain")
+    os.mkdir(b"odd\xff\x1b")
+    Path(os.fsdecode(b"odd\xff\x1b"), "run.json").write_text(Path("plain", "run.json").read_text())
+    code, out, err = burnish("runs", ".", "--where", "status = 'done'")
+    assert code == 0, err
+    assert "odd\\xff\\x1b" in out
+    assert "\x1b" not in out
+    assert len(json.loads(burnish("runs", ".", "--json")[1])) == 2
+
+
+def test_words_that_are_not_utf8_are_refused(burnish: Burnish) -> None:
+    code, _, err = burnish("evaluate", "count", os.fsdecode(b"bad\xff"))
+    assert code == 2
+    assert "these words are not UTF-8" in err
+    assert "bad\\xff" in err
+
+
+@pytest.mark.parametrize("kind", ["device", "link to nowhere"])
+def test_no_folder_can_be_made_where_something_else_is(kind: str, burnish: Burnish) -> None:
+    Path("link").symlink_to("gone/further")
+    out = "/dev/null" if kind == "device" else "link"
+    for command in (["evaluate", "count", "t.txt"], ["claim", "small-samples", "--scale", "smoke"]):
+        code, _, err = burnish(*command, "--out", out)
+        assert code == 2
+        assert "a run needs a folder" in err
+        assert "fix: choose another --out" in err
+
+
+def test_every_error_has_a_way_out(burnish: Burnish, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise BadInput("it is odd")
+
+    monkeypatch.setattr("burnish.workflow.run_method", refuse)
+    err = burnish("evaluate", "count", "t.txt", "--out", "r")[2]
+    assert "error: it is odd\nfix: mend what is named here; `burnish evaluate count --help` says what" in err
+
+
+def test_whole_numbers_that_fit_nowhere_are_named(burnish: Burnish) -> None:
+    code, _, err = burnish("evaluate", "count", "t.txt", "--least", "9" * 26)
+    assert code == 2
+    assert "least: is too large" in err
+
+
+def test_a_claims_plan_measures_nothing(burnish: Burnish) -> None:
+    code, out, err = burnish("claim", "small-samples", "--dry-run", "--out", "r")
+    assert code == 0, err
+    for text in ("Nothing is done", "wilson", "coverage is above", "criteria", "measured before"):
+        assert text in out
+    assert not Path("r").exists()

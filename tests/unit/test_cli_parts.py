@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import types
@@ -62,15 +63,22 @@ def test_json_is_read_for_mappings() -> None:
 
 @pytest.mark.parametrize(
     ("words", "count"),
-    [("--threads 3", 3), ("x --threads=5 y", 5), ("--threads", None), ("--threads zero", None), ("--threads 0", None)],
-)
-def test_threads_are_read_before_flags_are_parsed(words: str, count: int | None) -> None:
+    [
+        ("--threads 3", 3), ("x --threads=5 y", 5), ("--threads", None), ("--threads zero", None), ("--threads 0", None),
+        ("--threads ²", None), ("--threads 9", None), ("--threads " + "9" * 5000, None),
+    ],
+)  # fmt: skip
+def test_threads_are_read_before_flags_are_parsed(
+    words: str, count: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
     assert threads.asked_threads(words.split()) == count
 
 
 def test_threads_are_set_for_every_library(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(set_num_threads=seen.append))
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
     for name in threads.VARIABLES:
         monkeypatch.setenv(name, "7")
     assert threads.use_threads(None) == 7
@@ -88,6 +96,21 @@ def test_user_text_is_never_markup(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[b]a[/b]" in out
     assert "[red]x[/red]" in out
     assert err == "error: [bold]p\nfix: [/f]\n"
+
+
+def test_nothing_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "a\x1b[31mb\x9b\u202ec\udcffd\r\ne"
+    look.say(evil)
+    look.note(evil)
+    look.heading(evil)
+    look.table((evil,), [[evil]])
+    look.problem(BadInput(evil, evil))
+    look.as_json({"x": evil})
+    out, err = capsys.readouterr()
+    for text in (out, err):
+        assert not set("\x1b\x9b\u202e\udcff\r") & set(text)
+    assert r"a\x1b[31mb\x9b\u202ec\xffd" in out
+    assert json.loads(out[out.index("{") :])["x"] == evil
 
 
 def test_estimates_are_shown_with_their_bounds_and_lists_line_by_line() -> None:

@@ -87,10 +87,19 @@ def test_changes_from_the_command_line(tmp_path) -> None:
     assert recipe.title == "my words"
 
 
-@pytest.mark.parametrize("change", ["steps.3.bits=2", "steps.x.bits=2", "nothing.bits=2", "bits"])
+@pytest.mark.parametrize(
+    "change", ["steps.3.bits=2", "steps.x.bits=2", "steps.².bits=2", "nothing.bits=2", "bits", "=2", "title.x=1"]
+)
 def test_changes_that_lead_nowhere(tmp_path, change: str) -> None:
-    with pytest.raises(BadInput, match="--set"):
+    with pytest.raises(BadInput, match="--set") as caught:
         Recipe.read(write(tmp_path, GOOD), [change])
+    assert caught.value.fix
+
+
+def test_the_title_tells_what_was_changed(tmp_path) -> None:
+    path = write(tmp_path, GOOD)
+    assert Recipe.read(path, ["steps.1.bits=2", "model=m"]).title == "t (with steps.1.bits=2)"
+    assert Recipe.read(path, ["steps.1.bits=3"]).title == "t"
 
 
 def test_all_faults_of_all_steps_at_once(tmp_path) -> None:
@@ -124,10 +133,81 @@ model = "@9"
         assert part in said, (part, said)
 
 
-@pytest.mark.parametrize(("text", "match"), [("title = ", "is not TOML"), ("title = 't'", "is not a recipe")])
+def test_steps_point_only_back_and_only_at_what_fits(tmp_path) -> None:
+    steps = """
+title = "t"
+model = 3
+calib = "@1"
+[[steps]]
+use = "shrink"
+model = "@2"
+[[steps]]
+use = "shrink"
+model = "@2"
+calib = "@1"
+[[steps]]
+use = "measure"
+model = 7
+text = "@model"
+"""
+    with pytest.raises(BadInput) as caught:
+        Recipe.read(write(tmp_path, steps)).plan(find)
+    lines = [line.strip() for line in caught.value.problem.splitlines()[1:]]
+    assert len(lines) == 7, lines
+    for part in (
+        "model: a good is named by a text in quotes (you gave 3)",
+        "calib = '@1': only a step",
+        "step 1 (shrink): model = '@2': no earlier step has that number; a step takes only what one before it gave",
+        "step 2 (shrink): model = '@2': no earlier step",
+        "step 2 (shrink): calib = '@1': step 1 gives a Model, and a Dataset is needed",
+        "step 3 (measure): model: a Model is named by a text in quotes (you gave 7)",
+        "step 3 (measure): text = '@model': the recipe has no 'model' at the top",
+    ):
+        assert any(line.startswith(part) for line in lines), (part, lines)
+    assert caught.value.fix
+
+
+def test_what_is_seen_of_goods_without_loading_them_is_among_the_faults(tmp_path) -> None:
+    asked = Recipe.read(write(tmp_path, GOOD), ["steps.1.bits=5"])
+    with pytest.raises(BadInput) as caught:
+        asked.plan(find, lambda use, cls, goods: [f"{name} is gone" for name in goods if name in ("calib", "text")])
+    for part in ("step 1 (shrink): calib is gone", "step 1 (shrink): bits", "step 2 (measure): text is gone"):
+        assert part in caught.value.problem
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("title = ", "is not TOML"),
+        ("title = 't'", "is not a recipe"),
+        ("a = " + "[" * 3000 + "]" * 3000, "nested too deep"),
+        ("seed = " + "9" * 5000, "is not TOML"),
+        ("#" * 2_000_000, "more than"),
+        ("title = 3\nseed = 'x'\nminutes = -1\nsteps = [1, {}]", "(?s)title: .*minutes: .*seed: .*step 1: .*step 2: "),
+    ],
+)
 def test_files_that_are_no_recipe(tmp_path, text: str, match: str) -> None:
-    with pytest.raises(BadInput, match=match):
+    with pytest.raises(BadInput, match=match) as caught:
         Recipe.read(write(tmp_path, text))
+    assert caught.value.fix
+
+
+def test_files_that_are_not_read(tmp_path) -> None:
+    (tmp_path / "latin").write_bytes(b"title = '\xff'")
+    for path, match in (
+        (tmp_path, "is a folder"),
+        ("/dev/zero", "more than"),
+        (tmp_path / "latin", "UTF-8: byte 0xff"),
+    ):
+        with pytest.raises(BadInput, match=match) as caught:
+            Recipe.read(path)
+        assert caught.value.fix
+
+
+def test_a_byte_order_mark_and_windows_lines_are_no_fault(tmp_path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert Recipe.read(path) == Recipe.read(write(tmp_path, GOOD))
 
 
 def test_a_recipe_that_is_not_there(tmp_path) -> None:

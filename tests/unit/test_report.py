@@ -24,6 +24,7 @@ from report_sample import (
     claim_folder,
     evidence,
     finding,
+    items,
     layer_rows,
     manifest,
     plain_folder,
@@ -89,7 +90,7 @@ def test_a_claims_page_tells_the_verdict_and_what_stands_behind_it(claim: tuple[
         "3 bits, whole model: BoA's KL from the original is below GPTQ's: −0.080 [−0.098, −0.062]: holds.",
         "weights were dequantized from Q4_1",
         "Table 10, OPT-125M, 3 bits 27.65 233.9 50.75 31.95",
-        "whole · 3 bits 26.0 509 46.2 41.5",
+        "whole · 3 bits 26.04 509.0 46.16 41.51",
         "boa, seed 1",
         "538 MB",
         "damping raised to 2 %",
@@ -456,3 +457,72 @@ def test_colours_can_be_read_and_told_apart_by_everybody(mode: str) -> None:
         for one, other in combinations(series, 2):
             apart = lab(np.array(matrix) @ linear(one)) - lab(np.array(matrix) @ linear(other))
             assert np.linalg.norm(apart) >= 20, (cones, one, other)
+
+
+# -- recipes and what they made ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    """The folder of a recipe that rounded a model, measured it, and compared two counts."""
+    folder = tmp_path / "recipe"
+    asked = {"recipe": {"title": "Round and measure", "steps": [{"use": "gptq"}, {"use": "divergence"}]}}
+    write(folder / "run.json", manifest(request=asked, metrics={"calibration_windows": 4}))
+    write(folder / "parts/1-gptq/layers.json", layer_rows(("gptq",), named=False))
+    write(folder / "parts/1-gptq/artifact/burnish.json", {"name": "tiny", "format": "hf"})
+    (folder / "parts/2-divergence").mkdir()
+    items(folder / "parts/2-divergence/items.parquet", 24)
+    measured = {"windows": 24, "kl": 0.5, "kl_low": 0.4, "kl_high": 0.6, "ppl": 41.0, "text": "words"}
+    rows = [
+        {"key": "1-gptq", "value": {"metrics": {"calibration_windows": 4, "layers_with_notes": 4}, "minutes": 1.0}},
+        {"key": "2-divergence", "value": {"metrics": measured, "minutes": 0.5}},
+        {"key": "../3", "value": {"metrics": {}}},
+    ]
+    (folder / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_a_recipes_page_tells_each_step_and_heads_with_what_was_measured(steps: Path) -> None:
+    page = audit(render([steps]))
+    first, *rest = page.headings
+    assert first.replace("\N{NO-BREAK SPACE}", " ") == "Round and measure: perplexity 41.0, KL 0.500"
+    assert rest[1:4] == ["The saved model", "Step 1: gptq", "Step 2: divergence"]
+    first, second = page.text.split("It took")[1:]
+    assert "by block; log scale" in first
+    assert "24 rows in items.parquet" in second
+    assert "KL 0.50 [0.40, 0.60]" in page.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "layers with notes: linear maps of which the method noted something unusual" in page.text
+    assert "a damaged line was left out" in page.text
+    path = steps / "parts/1-gptq/artifact"
+    assert f"from_pretrained('{path}')" in page.text
+    assert f"burnish generate {path} --prompt" in page.text
+
+
+def test_a_file_that_is_no_report_is_not_written_over(tmp_path: Path) -> None:
+    write(tmp_path / "run.json", manifest())
+    page = render([tmp_path])
+    assert render([tmp_path]) == page
+    page.write_text("<h1>mine</h1>")
+    with pytest.raises(BadInput, match="is no report of burnish") as caught:
+        render([tmp_path])
+    assert "--out" in caught.value.fix
+    assert page.read_text() == "<h1>mine</h1>"
+    (tmp_path / "link").symlink_to("nowhere/else")
+    for out, match in ((Path("/dev/null"), "is no file"), (tmp_path / "link", "leads nowhere"), (tmp_path, "no file")):
+        with pytest.raises(BadInput, match=match):
+            render([tmp_path], out)
+
+
+def test_bounds_join_their_estimates() -> None:
+    folded = words.folded({"n": 3, "kl_2": 1.0, "kl_low_2": 0.5, "kl_high_2": 2.0, "x_low": 1, "ppl": 4.0, "kl": 3.0})
+    assert list(folded) == ["ppl", "kl", "n", "kl_2", "x_low"]
+    assert folded["kl_2"] == {"estimate": 1.0, "low": 0.5, "high": 2.0}
+
+
+def test_criteria_say_what_is_estimated() -> None:
+    one = finding("x", "x", 0.1, 0.2)
+    kinds = {"difference": "difference of KL", "ratio": "ratio of KL", "excess_ratio": "ratio of added KL", "": ""}
+    for statistic, said in kinds.items():
+        assert words.quantity(one.model_copy(update={"statistic": statistic, "measure": "kl"})) == said
+    logs = one.model_copy(update={"statistic": "difference", "measure": "nll"})
+    assert words.quantity(logs) == "difference of log-perplexity"

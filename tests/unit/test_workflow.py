@@ -97,11 +97,12 @@ def test_all_faults_of_a_recipe_are_said_before_anything_runs(recipe: str, burni
     assert "bits" in err
     assert "cuont" in err
     assert CALLS == []
-    code, _, err = burnish("recipe", "check", recipe, "--set", "file=nowhere.txt")
-    assert code == 0
-    code, _, err = burnish("run", recipe, "--set", "file=nowhere.txt")
-    assert code == 2
-    assert "there is nothing at nowhere.txt" in err
+    for command in (["recipe", "check"], ["run"]):
+        code, _, err = burnish(*command, recipe, "--set", "file=nowhere.txt", "--set", "steps.2.scores=gone")
+        assert code == 2
+        assert "step 1 (count): file: there is nothing at nowhere.txt" in err
+        assert "step 2 (longest): scores: no scores at gone" in err
+    assert CALLS == []
 
 
 def test_recipes_are_listed_copied_and_checked(
@@ -147,3 +148,28 @@ def test_device_and_dtype_reach_the_loader_only_when_asked(monkeypatch: pytest.M
     workflow.run_method("halve", Halve(), {"model": "t.txt"}, "b", place=workflow.Place("cpu", "float16"))
     assert seen == [{}, {"device": "cpu", "dtype": "float16"}]
     assert json.loads(Path("b/run.json").read_text())["request"]["dtype"] == "float16"
+
+
+def test_what_each_step_gave_is_shown(recipe: str, burnish: Burnish) -> None:
+    out = burnish("run", recipe)[1]
+    first, second = out.index("Step 1: count"), out.index("Step 2: longest")
+    assert first < out.index("saved: runs/r/parts/1-count/items.parquet") < second
+    assert second < out.index("saved: runs/r/parts/2-longest/items.parquet")
+
+
+def test_the_changes_of_a_recipe_stand_in_its_title(recipe: str) -> None:
+    asked = Recipe.read(recipe, ["steps.1.least=3"])
+    assert asked.title == "Count, then look (with steps.1.least=3)"
+
+
+def test_a_folder_does_not_hide_a_recipe_that_comes_with_burnish(burnish: Burnish) -> None:
+    Path("interval").mkdir()
+    assert burnish("recipe", "check", "interval")[0] == 0
+    assert "is a folder" in burnish("recipe", "check", ".")[2]
+
+
+def test_a_recipe_is_called_like_its_method_with_hyphens() -> None:
+    for name, path in catalogue.recipes().items():
+        uses = [step.use for step in Recipe.read(path).steps]
+        verbs = {use.replace(" ", "-"): catalogue.find(use).verb for use in uses}
+        assert verbs[name] == path.parent.name

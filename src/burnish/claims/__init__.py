@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from burnish.claims.base import Claim, Measured, Scale
+from burnish.claims.plan import Plan
+from burnish.claims.plan import plan as _plan
 from burnish.claims.store import Freshness, freshness, read, write
 from burnish.claims.store import commit as _commit
 from burnish.core.claim import Evidence, Frozen
@@ -42,7 +44,7 @@ def load(name: str) -> Claim:
 
     found = catalogue.claim(name)
     if not isinstance(found, Claim):
-        raise BadInput(f"{catalogue.CLAIMS[name]} is no claim")
+        raise BadInput(f"{catalogue.CLAIMS[name]} is no claim", "this is a fault of burnish: please report it")
     return found
 
 
@@ -78,11 +80,7 @@ def run(
     Raises:
         BadInput: a model for a claim that is about none, the data are not at hand, the folder holds another run, or a setting does not fit the model.
     """
-    claim = load(name)
-    claim.asked(scale)
-    if model and not claim.default_model:
-        raise BadInput(f"the claim {name!r} asks nothing of a model", "leave the model out")
-    model = model or claim.default_model
+    claim, model = _asked(name, model, scale)
     default = f"claim-{name}-{scale}" + (f"-{Path(model).name}" if model != claim.default_model else "")
     folder = Path(out) if out is not None else Path("runs") / slug(default)
     request = {"claim": name, "model": model, "scale": scale} | ({} if dtype == "auto" else {"dtype": dtype})
@@ -97,6 +95,25 @@ def run(
         held = sum(finding.verdict == "holds" for finding in evidence.findings)
         part.metric(verdict=evidence.verdict, criteria_held=held, criteria=len(evidence.findings))
     return evidence
+
+
+def plan(name: str, model: str | None = None, *, scale: Scale = "full") -> Plan:
+    """What `run` would measure, and about how long it takes; nothing is loaded.
+
+    Raises:
+        BadInput: a model for a claim that is about none, or settings that do not fit.
+    """
+    claim, model = _asked(name, model, scale)
+    return _plan(claim, model, scale)
+
+
+def _asked(name: str, model: str | None, scale: Scale) -> tuple[Claim, str]:
+    """The claim, and the model that is meant, which is empty for a claim about none."""
+    claim = load(name)
+    claim.asked(scale)
+    if model and not claim.default_model:
+        raise BadInput(f"the claim {name!r} asks nothing of a model", "leave the model out")
+    return claim, model or claim.default_model
 
 
 def commit(evidence: Evidence) -> Path:

@@ -10,14 +10,18 @@ from cyclopts import App, Group, Parameter
 
 from burnish import catalogue
 from burnish.cli import look
-from burnish.cli.flags import DeviceFlag, DtypeFlag, JsonFlag, OutFlag, ThreadsFlag
+from burnish.cli.flags import DeviceFlag, DryRunFlag, DtypeFlag, JsonFlag, OutFlag, ThreadsFlag
 from burnish.core.errors import ClaimFails
+from burnish.core.files import require_folder
 
 if TYPE_CHECKING:
+    from burnish.claims.plan import Plan
     from burnish.core.claim import Evidence
 
 DEMO = "boa"
 """The claim that `burnish demo` shows."""
+MOST_CRITERIA = 8
+"""Criteria that a plan lists."""
 
 
 def register(app: App, do: Group) -> None:
@@ -44,6 +48,7 @@ def claim(
     device: DeviceFlag = "auto",
     dtype: DtypeFlag = "auto",
     threads: ThreadsFlag = None,
+    dry_run: DryRunFlag = False,
 ) -> None:
     """Measure a paper's claim on a model: estimates, intervals, a verdict.
 
@@ -56,11 +61,17 @@ def claim(
 
     asked = model or catalogue.claim(name).default_model
     folder = out or Path("runs", slug("-".join(filter(None, ["claim", name, scale, asked]))))
+    if dry_run:
+        _show_plan(name, asked, scale, folder)
+        return
     found = _measure(name, asked, scale, folder, data=data, device=device, dtype=dtype)
     if keep:
         look.say(f"kept: {catalogue.reference('burnish.claims:commit')(found)}")
     if strict and found.verdict != "holds":
-        raise ClaimFails(f"the claim {name!r} is asked to hold, and the verdict is: {found.verdict}")
+        raise ClaimFails(
+            f"the claim {name!r} is asked to hold, and the verdict is: {found.verdict}",
+            f"leave out --strict to only see the verdict; {folder / 'report.html'} says why it is so",
+        )
 
 
 def demo(
@@ -99,7 +110,22 @@ def claims(*, json: JsonFlag = False) -> None:
             look.note(f"{row.claim}: changed since: {', '.join(row.freshness.changed)}")
 
 
+def _show_plan(name: str, model: str, scale: str, folder: Path) -> None:
+    """What would be measured, where, and about how long it takes."""
+    plan: Plan = catalogue.reference("burnish.claims:plan")(name, model, scale=scale)
+    look.say("Nothing is done: this is the plan.")
+    look.pairs({"claim": plan.sentence, "run": folder, "model": model or "none", "scale": scale, **plan.facts})
+    look.heading("Arms")
+    look.table(("arm", "method", "settings", "cells"), [(a.name, a.use, a.settings, a.cells) for a in plan.arms])
+    look.heading("Criteria")
+    for text in plan.criteria[:MOST_CRITERIA]:
+        look.say(f"- {text}")
+    if len(plan.criteria) > MOST_CRITERIA:
+        look.say(f"and {len(plan.criteria) - MOST_CRITERIA} more of this kind")
+
+
 def _measure(name: str, model: str, scale: str, folder: Path, **options: Any) -> Evidence:
+    require_folder(folder)
     look.note(f"run folder: {folder}")
     # Fetches the weights if they are not here yet, and says under which licence they come; a server or a recording has none.
     if model and not model.startswith(("replay:", "http://", "https://")):
@@ -123,10 +149,11 @@ def _show(found: Evidence) -> None:
     )
     look.heading("Criteria")
     look.table(
-        ("criterion", "estimate", "interval", "level", "margin", "items", "verdict"),
+        ("criterion", "what is estimated", "estimate", "interval", "level", "margin", "items", "verdict"),
         [
             (
                 finding.text,
+                catalogue.reference("burnish.report.words:quantity")(finding),
                 finding.estimate,
                 f"{look.figure(finding.low)} to {look.figure(finding.high)}",
                 finding.level,

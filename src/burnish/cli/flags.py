@@ -7,6 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from cyclopts import Group, Parameter, validators
 
+from burnish.cli.threads import most_threads
+
 GOODS = Group("Goods", sort_key=1)
 SETTINGS = Group("Settings", sort_key=2)
 OPTIONS = Group("Options", sort_key=3)
@@ -16,7 +18,7 @@ HELP = {
     "seed": "Every random choice derives from it.",
     "device": "Where models are loaded; auto takes an accelerator if there is one.",
     "dtype": "Type of the numbers that models compute with; auto takes float32 on a CPU.",
-    "threads": "CPU threads; by default OMP_NUM_THREADS, or else the physical cores.",
+    "threads": "CPU threads, at most one a logical CPU; by default OMP_NUM_THREADS, or else the physical cores.",
     "dry_run": "Only show the plan, the settings and, where the method tells, what it will cost.",
     "format": "Form of the saved model: hf is an ordinary folder with the rounded weights, the others are packed.",
     "reload": "Load the saved model in a fresh process, with the tool that its format is for, and compare.",
@@ -31,7 +33,10 @@ SeedFlag: TypeAlias = Annotated[int, Parameter(name="--seed", help=HELP["seed"],
 DeviceFlag: TypeAlias = Annotated[Device, Parameter(name="--device", help=HELP["device"], group=OPTIONS)]
 DtypeFlag: TypeAlias = Annotated[Dtype, Parameter(name="--dtype", help=HELP["dtype"], group=OPTIONS)]
 ThreadsFlag: TypeAlias = Annotated[
-    int | None, Parameter(name="--threads", help=HELP["threads"], group=OPTIONS, validator=validators.Number(gte=1))
+    int | None,
+    Parameter(
+        name="--threads", help=HELP["threads"], group=OPTIONS, validator=validators.Number(gte=1, lte=most_threads())
+    ),
 ]
 """Set before anything is imported that reads it: see `burnish.cli.threads`. Commands only check it."""
 DryRunFlag: TypeAlias = Annotated[bool, Parameter(name="--dry-run", help=HELP["dry_run"], negative="", group=OPTIONS)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -25,12 +26,17 @@ COLOURS = {
     "undecided": "yellow",
     "stale": "yellow",
     "stopped": "yellow",
+    "killed": "yellow",
     "running": "cyan",
 }
 """Words that stand in a cell of their own."""
 
 PIPED_WIDTH = 160
 """Columns of output that goes into a file or another program."""
+
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that steer a terminal, change the direction of writing, or are half a character."""
 
 
 class Screen(Console):
@@ -54,14 +60,26 @@ def screen(*, errors: bool = False) -> Screen:
     return Screen(stderr=errors, width=width, highlight=False, emoji=False)
 
 
+def clean(text: str) -> str:
+    """A text with what could steer the terminal made visible: names, paths and models' replies come from outside."""
+    return _UNSEEN.sub(_escaped, text.replace("\r\n", "\n"))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a file name that is not UTF-8
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
 def say(text: str = "", style: str = "") -> None:
     """One line, or some, on standard output; nothing in it is markup."""
-    screen().print(Text(text, style=style), soft_wrap=True)
+    screen().print(Text(clean(text), style=style), soft_wrap=True)
 
 
 def note(text: str) -> None:
     """A remark on standard error."""
-    screen(errors=True).print(Text(text, style="dim"), soft_wrap=True)
+    screen(errors=True).print(Text(clean(text), style="dim"), soft_wrap=True)
 
 
 def heading(text: str) -> None:
@@ -78,11 +96,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, plain: bool 
         rows: Cells, of any type.
         plain: Without heads.
     """
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[clean(_cell(value)) for value in row] for row in rows]
     grid = Table(box=box.SIMPLE_HEAD, show_header=not plain, pad_edge=False, show_edge=False, header_style="bold")
     for number, name in enumerate(columns):
         numeric = bool(cells) and all(_is_number(row[number]) for row in cells)
-        grid.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
+        grid.add_column(Text(clean(name)), justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         grid.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
     screen().print(grid)
@@ -103,19 +121,21 @@ def markdown(text: str) -> None:
     """Documentation that is written in Markdown."""
     from rich.markdown import Markdown
 
-    screen().print(Markdown(text))
+    screen().print(Markdown(clean(text)))
 
 
 def as_json(value: Any) -> None:
     """`value` on standard output, for programs."""
-    sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=False, default=str) + "\n")
+    text = json.dumps(value, indent=1, ensure_ascii=False, default=str)
+    # As JSON's own escapes, programs read the same text; line ends are the only such characters outside strings.
+    sys.stdout.write(_UNSEEN.sub(lambda found: f"\\u{ord(found.group()):04x}", text) + "\n")
 
 
 def problem(error: BurnishError) -> None:
     """What is wrong, and what to do about it, on standard error."""
-    text = Text.assemble(("error: ", "bold red"), error.problem)
+    text = Text.assemble(("error: ", "bold red"), clean(error.problem))
     if error.fix:
-        text.append("\nfix: ", "bold green").append(error.fix)
+        text.append("\nfix: ", "bold green").append(clean(error.fix))
     screen(errors=True).print(text, soft_wrap=True)
 
 

@@ -67,9 +67,11 @@ def dispatch(tokens: Sequence[str]) -> None:
 def run(tokens: Sequence[str]) -> int:
     """Run a command; returns the exit code. What the user can mend is said in two lines, a bug keeps its traceback."""
     try:
+        _check_characters(tokens)
         dispatch(tokens)
         sys.stdout.flush()
     except BurnishError as error:
+        error.fix = error.fix or _help_for(tokens)
         look.problem(error)
         return error.exit_code
     except CycloptsError as error:
@@ -105,8 +107,25 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _check_characters(tokens: Sequence[str]) -> None:
+    """Refuse words that are no text: they are written down as text, in what a run was asked."""
+    wrong = [token for token in tokens if not token.isprintable() and any("\ud800" <= c <= "\udfff" for c in token)]
+    if wrong:
+        raise BadInput.of("these words are not UTF-8", wrong, "rename the file, or reach it through a link")
+
+
+def _help_for(tokens: Sequence[str]) -> str:
+    """A way out of an error that names none: the help of the command."""
+    words = tokens[: next((place for place, token in enumerate(tokens) if token.startswith("-")), len(tokens))]
+    known = [words[0]] if words and words[0] in build() else []
+    if known and known[0] in catalogue.VERBS:
+        names = [entry.name.split() for entry in catalogue.entries(known[0])]
+        known += next((name for name in names if name == list(words[1 : 1 + len(name)])), [])
+    return f"mend what is named here; `{' '.join(['burnish', *known])} --help` says what the command takes"
+
+
 def _bug() -> int:
-    traceback.print_exc()
+    sys.stderr.write(look.clean(traceback.format_exc()))
     look.note("this is a bug in burnish, not a mistake of yours; please report it with the lines above")
     return 1
 

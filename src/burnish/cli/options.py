@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from burnish.cli.flags import HELP, Device, Dtype
+from burnish.cli.threads import most_threads
 
 
 class Options(BaseModel):
@@ -19,7 +20,7 @@ class Options(BaseModel):
     seed: int = Field(default=0, description=HELP["seed"])
     device: Device = Field(default="auto", description=HELP["device"])
     dtype: Dtype = Field(default="auto", description=HELP["dtype"])
-    threads: int | None = Field(default=None, ge=1, description=HELP["threads"])
+    threads: int | None = Field(default=None, ge=1, le=most_threads(), description=HELP["threads"])
     dry_run: bool = Field(default=False, description=HELP["dry_run"])
 
 

@@ -97,7 +97,7 @@ def copy(name: str, file: Path, /) -> None:
     file
         The new file.
     """
-    if file.exists():
+    if file.exists() or file.is_symlink():
         raise BadInput(f"{file} is there already", "choose another file")
     write_text(file, catalogue.recipe(name).read_text(encoding="utf-8"))
     look.say(f"{file}: run it with `burnish run {file}`")
@@ -111,15 +111,17 @@ def check(file: str, /, *, changes: SetFlag = None) -> None:
     file
         A TOML file, or the name of a recipe that comes with burnish.
     """
+    from burnish import workflow
     from burnish.core.recipe import Recipe
 
-    steps = Recipe.read(_find(file), changes or ()).plan(catalogue.load)
+    steps = workflow.steps_of(Recipe.read(_find(file), changes or ()))
     look.say(f"{file}: {len(steps)} step{'s' * (len(steps) != 1)}, no faults")
 
 
 def _find(file: str) -> Path:
-    """The recipe's path: a file, or one that comes with burnish."""
+    """The recipe's path: a file, or one that comes with burnish, which a folder of the same name does not hide."""
     path = Path(file)
-    if path.exists() or path.suffix or len(path.parts) > 1:
+    known = file.replace(" ", "-") in catalogue.recipes()
+    if (path.exists() and not (known and path.is_dir())) or path.suffix or len(path.parts) > 1:
         return path
     return catalogue.recipe(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from burnish import catalogue, workflow
@@ -24,37 +25,51 @@ def show(result: Result, *, json: bool = False) -> None:
         return
     if not result.fresh:
         look.say(f"This run was finished before; nothing was done again. Its result, of {result.minutes:.1f} minutes:")
-    rows = _rows(result)
-    if rows and set(BOUNDS) <= rows[0].keys():
-        _estimates(rows, _notes(result))
-    elif result.metrics:
-        look.table(("measure", "value"), _measured(result.metrics))
-    places: dict[str, Any] = {"saved": result.saved, "run": result.folder, "report": result.report}
+    for step in result.steps:
+        took = catalogue.reference("burnish.report.words:duration")(60 * step.minutes)
+        look.heading(f"Step {step.name.replace('-', ': ', 1)}, {took}")
+        _gave(step.metrics, step.saved)
+        if step.saved is not None:
+            look.say(f"saved: {step.saved}")
+    if result.steps:
+        look.say()
+    else:
+        _gave(result.metrics, result.saved)
+    saved = result.saved if not result.steps else None
+    places: dict[str, Any] = {"saved": saved, "run": result.folder, "report": result.report}
     if result.fresh:
         places = {"minutes": f"{result.minutes:.1f}", **places}
     look.pairs({name: value for name, value in places.items() if value is not None})
 
 
-def _rows(result: Result) -> list[dict[str, Any]]:
-    """The rows of the run's table; none when it gave something else."""
-    if result.saved is None or result.saved.name != catalogue.GOODS["Table"].place:
+def _gave(metrics: Mapping[str, Any], saved: Path | None) -> None:
+    """The estimates that were saved, or else the metrics, and what those mean whose names do not say it."""
+    rows = _rows(saved)
+    if saved is not None and rows and set(BOUNDS) <= rows[0].keys():
+        _estimates(rows, workflow.notes_of(saved.parent))
+    elif metrics:
+        shown = catalogue.reference("burnish.report.words:folded")(metrics)
+        look.table(("measure", "value"), _measured(shown))
+        meanings = catalogue.reference("burnish.report.words:COUNTS")
+        for name in shown.keys() & meanings.keys():
+            look.say(f"{name}: {meanings[name]}", "dim")
+
+
+def _rows(saved: Path | None) -> list[dict[str, Any]]:
+    """The rows of a saved table; none when something else was saved."""
+    if saved is None or saved.name != catalogue.GOODS["Table"].place:
         return []
-    rows: list[dict[str, Any]] = catalogue.reference("burnish.data.scores:read_table")(result.saved).rows()
+    rows: list[dict[str, Any]] = catalogue.reference("burnish.data.scores:read_table")(saved).rows()
     return rows
-
-
-def _notes(result: Result) -> dict[str, Any]:
-    """What was noted about the table, where it was saved."""
-    return workflow.notes_of(result.saved.parent if result.saved is not None else result.folder)
 
 
 def _facts(result: Result) -> dict[str, Any]:
     """A run's result for programs; what is no number is null."""
     rows = [
         {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
-        for row in _rows(result)
+        for row in _rows(result.saved)
     ]
-    notes = _notes(result)
+    notes = workflow.notes_of(result.saved.parent if result.saved is not None else result.folder)
     places = {"run": str(result.folder), "report": str(result.report)}
     return {"rows": rows, "notes": notes, **places} if rows else {"metrics": result.metrics, **places}
 

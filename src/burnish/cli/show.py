@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -176,6 +178,7 @@ def runs(folder: Path = RUNS, /, *, where: str = "", json: JsonFlag = False) -> 
 
 
 def _read_runs(folder: Path) -> tuple[list[dict[str, Any]], list[Path]]:
+    status_of = catalogue.reference("burnish.report.folder:status_of")
     rows, damaged = [], []
     for path in sorted(folder.glob("**/run.json")):
         try:
@@ -184,7 +187,8 @@ def _read_runs(folder: Path) -> tuple[list[dict[str, Any]], list[Path]]:
             recipe = asked.get("recipe", {})
             use = asked.get("use") or (f"claim {asked['claim']}" if "claim" in asked else recipe.get("title", ""))
             model = asked.get("model") or asked.get("goods", {}).get("model") or recipe.get("model", "")
-            row = {"folder": str(path.parent), "status": state["status"], "use": use, "model": model}
+            status = status_of(path.parent, str(state["status"]))
+            row = {"folder": str(path.parent), "status": status, "use": use, "model": model}
             kept = {name: state.get(name) for name in ("minutes", "seed", "updated")}
             rows.append({**row, **kept, "metrics": dict(state.get("metrics", {}))})
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -198,19 +202,29 @@ def _query(found: list[dict[str, Any]], where: str) -> list[dict[str, Any]]:
 
     with tempfile.TemporaryDirectory(prefix="burnish-") as folder, duckdb.connect() as connection:
         lines = Path(folder, "runs.jsonl")
-        lines.write_text("".join(json.dumps(row) + "\n" for row in found), encoding="utf-8")
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found)
+        lines.write_text(text, encoding="utf-8", errors="replace")
         connection.execute(
             "create table runs as select * from read_json(?, format='newline_delimited', sample_size=-1)", [str(lines)]
         )
         connection.execute("set enable_external_access=false")
         asked = f" where ({where})" if where else ""
         try:
-            chosen = connection.execute(f"select folder from runs{asked}").fetchall()
+            chosen = connection.execute(f"select rowid from runs{asked}").fetchall()
         except duckdb.Error as error:
-            columns = ", ".join(f"{name} ({kind})" for name, kind, *_ in connection.execute("describe runs").fetchall())
-            raise BadInput(f"--where {where}: {str(error).splitlines()[0]}", f"the columns are {columns}") from None
-    folders = {folder for (folder,) in chosen}
-    return [row for row in found if row["folder"] in folders]
+            columns = [name for name, *_ in connection.execute("describe runs").fetchall()]
+            raise BadInput(f"--where {where}: {str(error).splitlines()[0]}", _known(where, found, columns)) from None
+    places = {place for (place,) in chosen}
+    return [row for place, row in enumerate(found) if place in places]
+
+
+def _known(where: str, found: list[dict[str, Any]], columns: list[str]) -> str:
+    """What a condition can name: near names for those in it that are unknown, or else all."""
+    known = [*columns, *dict.fromkeys(f"metrics.{name}" for row in found for name in row["metrics"])]
+    words = [word for word in re.findall(r"[A-Za-z_][\w.]*", re.sub("'[^']*'", "", where)) if word not in known]
+    near = {word: difflib.get_close_matches(word, known, n=1, cutoff=0.75) for word in words}
+    hints = [f"did you mean {names[0]} for {word}?" for word, names in near.items() if names]
+    return " ".join(hints) or f"the columns are {', '.join(known)}"
 
 
 def report(

@@ -9,11 +9,15 @@ from collections.abc import Sequence
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
+def most_threads() -> int:
+    """As many as the machine has logical CPUs: more would only wait for one another, and starting millions hangs."""
+    return os.cpu_count() or 1
+
+
 def default_threads() -> int:
-    """OMP_NUM_THREADS where it is set, else the physical cores that this process may use."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        return int(asked)
+    """OMP_NUM_THREADS where it can be used, else the physical cores that this process may use."""
+    if asked := _count(os.environ.get("OMP_NUM_THREADS", "")):
+        return asked
     import psutil
 
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -34,7 +38,12 @@ def asked_threads(tokens: Sequence[str]) -> int | None:
     """The value of --threads in a command line that is not parsed yet; None where there is none that can be used."""
     for token, after in zip(tokens, [*tokens[1:], ""], strict=True):
         name, equals, value = token.partition("=")
-        text = value if equals else after
-        if name == "--threads" and text.isdigit() and int(text) > 0:
-            return int(text)
+        if name == "--threads" and (asked := _count(value if equals else after)):
+            return asked
     return None
+
+
+def _count(text: str) -> int | None:
+    """The number of threads that a text stands for, if this machine can use so many."""
+    usable = text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most_threads()
+    return int(text) if usable else None

@@ -20,15 +20,24 @@ step before gives, that step's result. ``@model`` is the recipe's own good of th
 
 from __future__ import annotations
 
+import difflib
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from burnish.core.errors import BadInput, BurnishError
-from burnish.core.method import Good, Method, faults
+from burnish.core.errors import BadInput, BurnishError, UnknownName
+from burnish.core.method import Good, Method
+
+LARGEST = 1_000_000
+"""Bytes of the largest recipe; a larger file is something else."""
+EXAMPLE = "`burnish recipe copy boa my.toml` writes a recipe that works"
+"""What to do about a file that is none."""
+MOST_SHOWN = 80
+"""Characters of a wrong value that are shown."""
 
 
 class Step(BaseModel):
@@ -69,44 +78,48 @@ class Recipe(BaseModel):
 
     @classmethod
     def read(cls, path: str | Path, changes: Iterable[str] = ()) -> Recipe:
-        """Read a recipe file; `changes` are like ``steps.1.bits=2`` (steps count from 1).
+        """Read a recipe file; `changes` are like ``steps.1.bits=2`` (steps count from 1), and the title tells of them.
 
         Raises:
             BadInput: naming the file and every fault.
         """
-        path = Path(path)
-        try:
-            raw = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise BadInput(
-                f"there is no recipe file {path}", "`burnish list` names the recipes that come with burnish"
-            ) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path} is not TOML: {error}") from None
+        raw = _parsed(Path(path))
+        made, wrong = [], []
         for change in changes:
-            _apply(raw, change)
-        try:
-            return cls.model_validate(raw)
-        except ValidationError as error:
-            raise BadInput.of(f"{path} is not a recipe", faults(error)) from None
+            try:
+                made += [change] if _apply(raw, change) else []
+            except BadInput as error:
+                wrong.append(f"--set {change}: {error.problem}; {error.fix}")
+        wrong += _form_faults(raw)
+        if wrong:
+            raise BadInput.of(f"{path} is not a recipe that can be run", wrong, f"mend them; {EXAMPLE}")
+        if made and not any(change.startswith("title=") for change in made):
+            raw["title"] += f" (with {', '.join(made)})"
+        return cls.model_validate(raw)
 
     @property
     def goods(self) -> dict[str, str]:
-        """Goods that stand at the top of the recipe, by name."""
-        return {name: str(value) for name, value in (self.model_extra or {}).items()}
+        """Goods that stand at the top of the recipe, by name; those that name nothing are left out."""
+        extra = (self.model_extra or {}).items()
+        return {name: value for name, value in extra if isinstance(value, str) and not value.startswith("@")}
 
-    def plan(self, load: Callable[[str], type[Method]]) -> list[Planned]:
+    def plan(
+        self,
+        load: Callable[[str], type[Method]],
+        check: Callable[[str, type[Method], Mapping[str, str | int]], list[str]] = lambda use, cls, goods: [],
+    ) -> list[Planned]:
         """Build every step's method and find every good.
 
         Args:
             load: Name to method class.
+            check: A line for each fault of a step's goods that can be seen without loading them.
 
         Raises:
             BadInput: listing all faults of all steps.
         """
         planned: list[Planned] = []
-        wrong: list[str] = []
-        kinds: list[str] = []
+        wrong = self._top_faults()
+        kinds: list[str | None] = []
         used: set[str] = set()
         for number, step in enumerate(self.steps, 1):
             where = f"step {number} ({step.use})"
@@ -114,20 +127,22 @@ class Recipe(BaseModel):
                 cls = load(step.use)
             except BurnishError as error:
                 wrong.append(f"{where}: {error.problem}" + (f"; {error.fix}" if error.fix else ""))
-                kinds.append("")
+                kinds.append(None)
                 continue
             given = step.given
             goods: dict[str, str | int] = {}
             for good in cls.goods():
+                used.add(good.name)
                 source = self._source(good, given.pop(good.name, None), kinds, used)
                 if isinstance(source, BadInput):
                     wrong.append(f"{where}: {source.problem}")
                 elif source is not None:
                     goods[good.name] = source
-                elif good.required:
+                elif good.required and good.name not in (self.model_extra or {}):
                     wrong.append(
                         f"{where}: needs {good.name} ({good.kind}); give `{good.name} = …` in the step or at the top"
                     )
+            wrong += [f"{where}: {line}" for line in check(step.use, cls, goods)]
             try:
                 method = cls.build(given)
             except BadInput as error:
@@ -137,60 +152,149 @@ class Recipe(BaseModel):
             kinds.append(cls.gives())
         wrong += [f"{name}: no step takes a good of this name" for name in self.goods if name not in used]
         if wrong:
-            raise BadInput.of(f"the recipe {self.title!r} has {len(wrong)} fault{'s' * (len(wrong) > 1)}", wrong)
+            raise BadInput.of(
+                f"the recipe {self.title!r} has {len(wrong)} fault{'s' * (len(wrong) > 1)}",
+                wrong,
+                "mend them in the file, or by --set steps.1.KEY=VALUE; `burnish show METHOD` lists a method's settings and goods",
+            )
         return planned
 
-    def _source(self, good: Good, own: Any, kinds: list[str], used: set[str]) -> str | int | BadInput | None:
-        if isinstance(own, str) and own.startswith("@"):
+    def _top_faults(self) -> list[str]:
+        """A line for each key at the top that names no good."""
+        lines = []
+        for name, value in (self.model_extra or {}).items():
+            near = difflib.get_close_matches(name, type(self).model_fields, n=1, cutoff=0.6)
+            if not isinstance(value, str):
+                hint = f"did you mean {near[0]}?" if near else "settings stand below [[steps]]"
+                lines.append(f"{name}: a good is named by a text in quotes (you gave {_shown(value)}); {hint}")
+            elif value.startswith("@"):
+                lines.append(f"{name} = {value!r}: only a step can take another step's result; name a source here")
+        return lines
+
+    def _source(self, good: Good, own: Any, kinds: list[str | None], used: set[str]) -> str | int | BadInput | None:
+        """Where a good comes from; `kinds` are what the steps before give, None where that is not known."""
+        if own is not None and not isinstance(own, str):
+            return BadInput(f"{good.name}: a {good.kind} is named by a text in quotes (you gave {_shown(own)})")
+        if own is not None and own.startswith("@"):
             name = own[1:]
-            if name.isdigit():
-                if 1 <= int(name) <= len(kinds):
-                    return int(name)
-                return BadInput(f"{good.name} = {own!r}: no earlier step has that number")
+            if name.isascii() and name.isdigit():
+                return self._of_step(good, own, kinds)
             if name not in self.goods:
                 return BadInput(f"{good.name} = {own!r}: the recipe has no {name!r} at the top")
             used.add(name)
             return self.goods[name]
         if own is not None:
-            return str(own)
-        if kinds and good.kind in kinds:
-            last = len(kinds) - kinds[::-1].index(good.kind)
-            if good.name in self.goods:
-                used.add(good.name)
-            return last
-        if good.name in self.goods:
-            used.add(good.name)
-            return self.goods[good.name]
-        return None
+            return own
+        if good.kind in kinds:
+            return len(kinds) - kinds[::-1].index(good.kind)
+        return self.goods.get(good.name)
+
+    def _of_step(self, good: Good, own: str, kinds: list[str | None]) -> int | BadInput:
+        """The number of an earlier step whose result is meant, if that is of the right kind."""
+        known = {str(number): number for number in range(1, len(self.steps) + 1)}
+        number = known.get(own[1:].lstrip("0"))
+        if number is None or number > len(kinds):
+            what = f"there are {len(known)} steps" if number is None else "a step takes only what one before it gave"
+            return BadInput(f"{good.name} = {own!r}: no earlier step has that number; {what}")
+        gives = kinds[number - 1]
+        if gives is None or gives == good.kind or (gives, good.kind) == ("Scores", "Table"):
+            return number
+        return BadInput(
+            f"{good.name} = {own!r}: step {number} gives {f'a {gives}' if gives else 'nothing'}, and a {good.kind} is needed"
+        )
 
 
-def _apply(raw: dict[str, Any], change: str) -> None:
+def _parsed(path: Path) -> dict[str, Any]:
+    """What a TOML file holds."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        raise BadInput(
+            f"there is no recipe file {path}", "`burnish recipe list` names the recipes that come with burnish"
+        ) from None
+    except IsADirectoryError:
+        raise BadInput(f"{path} is a folder, and a recipe is a TOML file", EXAMPLE) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise BadInput(f"{path} cannot be read: {reason}", "check the path and its permissions") from None
+    if len(data) > LARGEST:
+        raise BadInput(f"{path} holds more than {LARGEST:,} bytes, and so is no recipe", EXAMPLE)
+    try:
+        return tomllib.loads(data.decode("utf-8-sig").replace("\r\n", "\n"))
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"{path} is not text in UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}", "save it as UTF-8"
+        ) from None
+    except RecursionError:
+        raise BadInput(f"{path} is no recipe: its values are nested too deep", EXAMPLE) from None
+    except ValueError as error:
+        raise BadInput(f"{path} is not TOML: {error}", f"mend that place; {EXAMPLE}") from None
+
+
+def _form_faults(raw: Mapping[str, Any]) -> list[str]:
+    """A line for each part of a recipe that has not the form of one; what the steps say is not looked at."""
+    lines = []
+    title, minutes, seed, steps = raw.get("title"), raw.get("minutes"), raw.get("seed", 0), raw.get("steps")
+    if not isinstance(title, str) or not title.strip():
+        given = "" if title is None else f" (you gave {_shown(title)})"
+        lines.append(f'title: say what the recipe does, as in title = "BoA at 3 bits"{given}')
+    if minutes is not None and not (_is_number(minutes) and 0 <= minutes < math.inf):
+        lines.append(f"minutes: give a number of at least 0, or leave it out (you gave {_shown(minutes)})")
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        lines.append(f"seed: give a whole number, or leave it out (you gave {_shown(seed)})")
+    if not isinstance(steps, list) or not steps:
+        lines.append('steps: there are none; write each as [[steps]] with use = "METHOD" below it')
+    else:
+        for number, step in enumerate(steps, 1):
+            if not isinstance(step, Mapping):
+                lines.append(f"step {number}: give settings below [[steps]] (you gave {_shown(step)})")
+            elif not isinstance(step.get("use"), str):
+                lines.append(f'step {number}: names no method; write use = "METHOD" below [[steps]]')
+    return lines
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
+
+
+def _apply(raw: dict[str, Any], change: str) -> bool:
+    """Make one change; returns whether anything is different now."""
     key, equals, text = change.partition("=")
-    if not equals:
-        raise BadInput(f"--set {change}: there is no = in it", "write it as steps.1.bits=2")
+    way = key.strip().split(".")
+    if not equals or not all(way):
+        raise BadInput("that is not KEY=VALUE", "write it as steps.1.bits=2")
     try:
         value = tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text
     at: Any = raw
-    *way, last = key.strip().split(".")
-    for part in way:
-        at = _into(at, part, change)
-    if isinstance(at, list):
-        at[_index(at, last, change)] = value
-    else:
-        at[last] = value
+    for part in way[:-1]:
+        at = _into(at, part)
+    last: Any = _index(at, way[-1]) if isinstance(at, list) else way[-1]
+    if not isinstance(at, list | dict):
+        raise BadInput(f"{'.'.join(way[:-1])} has no parts", "write it as steps.1.bits=2")
+    before = at[last] if isinstance(at, list) else at.get(last)
+    at[last] = value
+    return bool(before != value)
 
 
-def _into(at: Any, part: str, change: str) -> Any:
+def _into(at: Any, part: str) -> Any:
     if isinstance(at, list):
-        return at[_index(at, part, change)]
+        return at[_index(at, part)]
     if isinstance(at, Mapping) and part in at:
         return at[part]
-    raise BadInput(f"--set {change}: there is no {part!r} in the recipe")
+    fix = UnknownName("key", part, at).fix if isinstance(at, Mapping) and at else "write it as steps.1.bits=2"
+    raise BadInput(f"there is no {part!r} in the recipe", fix)
 
 
-def _index(at: list[Any], part: str, change: str) -> int:
-    if part.isdigit() and 1 <= int(part) <= len(at):
-        return int(part) - 1
-    raise BadInput(f"--set {change}: {part!r} is no step", f"steps count from 1 to {len(at)}")
+def _index(at: list[Any], part: str) -> int:
+    known = {str(number): number - 1 for number in range(1, len(at) + 1)}
+    if part in known:
+        return known[part]
+    raise BadInput(f"{part!r} is no step", f"steps count from 1 to {len(at)}")

@@ -8,7 +8,7 @@ timed here and now. Read them as "about": loops over columns and what else the m
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ REST = 1.25
 """Measured over counted time: norms, activations and the loops' own steps are not counted."""
 LIBRARIES = 0.6e9
 """Bytes that Python and its libraries take."""
+ABSENT = {"estimate": "none: the model is not on this machine yet"}
+"""What is said of a model whose shape is not known."""
 
 
 @dataclass(frozen=True)
@@ -83,17 +85,49 @@ def estimate(method: Method, sources: Mapping[str, str]) -> dict[str, str]:
         method: The compressor with its settings.
         sources: Its goods, by name; "model" is among them.
     """
+    shape = shape_of(sources.get("model", ""))
+    if shape is None:
+        return ABSENT
+    tokens = read_by(method) if "calib" in sources else 0
+    return _said(REST * operations(method, shape, tokens), memory(shape, tokens))
+
+
+def estimate_all(methods: Sequence[Method], model: str, test: int) -> dict[str, str]:
+    """Minutes and memory of compressing a model by each of some methods, one after the other, and measuring each result.
+
+    Args:
+        methods: The compressors with their settings.
+        model: Its name.
+        test: Tokens that the original and each result read to be compared.
+    """
+    shape = shape_of(model)
+    if shape is None:
+        return ABSENT
+    read = [read_by(method) for method in methods]
+    rounding = REST * sum(operations(method, shape, tokens) for method, tokens in zip(methods, read, strict=True))
+    measuring = REST * len(methods) * 2 * test * 2 * (shape.blocks * shape.weights + shape.embedding)
+    return _said(rounding + measuring, memory(shape, max(read, default=0)))
+
+
+def _said(work: float, held: float) -> dict[str, str]:
+    minutes = float(f"{work / speed() / 60:.2g}")
+    return {"minutes": f"about {minutes:g}", "memory": f"about {held / 1e9:.2g} GB"}
+
+
+def shape_of(model: str) -> Shape | None:
+    """The sizes of a model; None where it is not on this machine yet."""
     from transformers import AutoConfig
 
-    name = sources.get("model", "")
     absent = {row["name"] for row in shelf_rows() if not row["present"]}
-    if name in absent or ("/" in name and not Path(name).exists()):
-        return {"estimate": "none: the model is not on this machine yet"}
-    shape = Shape.of(AutoConfig.from_pretrained(resolve(name).folder, local_files_only=True))
-    reads = "calib" in sources and getattr(method, "reads_calibration", True)
-    tokens = int(getattr(method, "samples", 0)) * int(getattr(method, "length", 0)) if reads else 0
-    minutes = REST * operations(method, shape, tokens) / speed() / 60
-    return {"minutes": f"about {minutes:.2g}", "memory": f"about {memory(shape, tokens) / 1e9:.2g} GB"}
+    if model in absent or ("/" in model and not Path(model).exists()):
+        return None
+    return Shape.of(AutoConfig.from_pretrained(resolve(model).folder, local_files_only=True))
+
+
+def read_by(method: Method) -> int:
+    """Calibration tokens that a compressor reads, if it is given a text."""
+    reads = getattr(method, "reads_calibration", True)
+    return int(getattr(method, "samples", 0)) * int(getattr(method, "length", 0)) if reads else 0
 
 
 def operations(method: Method, shape: Shape, tokens: int) -> float:

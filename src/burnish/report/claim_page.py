@@ -17,8 +17,8 @@ from burnish.report.page import Column, Head, Section, figure, folded, listed, m
 PARTIAL = {
     "smoke": "This is the smoke scale: it shows that the machinery works, and its verdict decides nothing.",
     "demo": (
-        "This is the demo scale, a part of the claim that takes minutes: the verdict is on the criteria below and no "
-        "others. The command burnish claim {claim} asks all of it."
+        "This is the demo scale, a part of the claim that takes minutes: the verdict is on the criteria shown here "
+        "and on no others. The command `{command}` asks all of it."
     ),
 }
 """What to know of a verdict at a smaller scale."""
@@ -58,7 +58,8 @@ def head(evidence: Evidence, notes: Sequence[str] = (), tiles: Sequence[tuple[st
 
 def partial(evidence: Evidence) -> list[str]:
     """What to know of the verdict where only a part of the claim was asked."""
-    return [PARTIAL[evidence.scale].format(claim=evidence.claim)] if evidence.scale in PARTIAL else []
+    command = evidence.command.replace(f" --scale {evidence.scale}", "")
+    return [PARTIAL[evidence.scale].format(command=command)] if evidence.scale in PARTIAL else []
 
 
 def scale_of(evidence: Evidence) -> str:
@@ -110,10 +111,15 @@ def criteria(evidence: Evidence) -> Section | None:
         "holds (✓) when its whole interval lies in the shade, does not hold (✕) when none of it does, and is undecided "
         "(?) otherwise."
     )
+    ratios = {"ratio" in finding.statistic for finding in evidence.findings if finding.statistic}
+    told = [("differences between two arms (0: none)", False), ("ratios of two arms (1: no difference)", True)]
+    if kinds := [text for text, ratio in told if ratio in ratios]:
+        caption += f" Estimates are {' or '.join(kinds)}; the table says of what."
     data = table(
         [
             {
                 "text": f.text,
+                "of": words.quantity(f) or None,
                 "estimate": f.model_dump(include={"estimate", "low", "high"}),
                 "margin": f"{f.side} {words.as_given(f.margin)}",
                 "items": f.items,
@@ -124,6 +130,7 @@ def criteria(evidence: Evidence) -> Section | None:
         ],
         [
             Column("text", "criterion"),
+            *([Column("of", "what is estimated")] if any(map(words.quantity, evidence.findings)) else []),
             Column("estimate", "estimate"),
             Column("margin", "has to lie"),
             Column("items", "items"),
@@ -241,7 +248,7 @@ def _beside(evidence: Evidence, measure: str) -> Markup:
             if found:
                 key = arm.arm.casefold() if arm.arm.casefold() in names else name_of(arm).casefold()
                 names.setdefault(key, name_of(arm))
-                row[f"arm {key}"] = sum(found) / len(found)
+                row[f"arm {key}"] = Markup("{}").format(words.number(sum(found) / len(found), 4))
         rows.append(row)
     columns = [Column("where", "where"), *(Column(f"arm {key}", name, right=True) for key, name in names.items())]
     return table(rows, columns, caption=f"{words.title_of(measure)}: the paper's figures and ours", group="source")

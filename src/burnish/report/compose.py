@@ -18,6 +18,10 @@ from burnish.report.folder import RunFolder, read
 from burnish.report.page import Column, Foot, Head, Section, figure, fragment, mark, page, table
 
 MOST_METRICS = 8
+MARK = b'<meta name="generator" content="burnish'
+"""Stands in every report."""
+FIRST = 4096
+"""Bytes at the beginning of a report that hold the mark, but for titles as long as a book's page."""
 
 
 def render(folders: Sequence[Path], out: Path | None = None) -> Path:
@@ -48,12 +52,34 @@ def render(folders: Sequence[Path], out: Path | None = None) -> Path:
         raise BadInput.of("these are no runs", [error.problem for error in wrong], wrong[0].fix)
     if out is None:
         out = (runs[0].folder if len(runs) == 1 else runs[0].folder.resolve().parent) / "report.html"
+    _check_place(out)
     written = one(runs[0]) if len(runs) == 1 else several(runs)
     try:
         write_text(out, written)
     except OSError as error:
         raise BadInput(f"the report cannot be written to {out}: {error.strerror}", "give another --out") from None
     return out
+
+
+def _check_place(out: Path) -> None:
+    """Refuse to write over anything but an earlier report.
+
+    Raises:
+        BadInput: a file that burnish did not write is there, or no file at all.
+    """
+    if not (out.exists() or out.is_symlink()):
+        return
+    if not out.is_file():
+        what = "is a link that leads nowhere" if out.is_symlink() and not out.exists() else "is there and is no file"
+        raise BadInput(f"the report cannot be written to {out}: it {what}", "give another --out")
+    try:
+        with out.open("rb") as file:
+            ours = MARK in file.read(FIRST)
+            empty = not out.stat().st_size
+    except OSError as error:
+        raise BadInput(f"{out} is there and cannot be read: {error.strerror}", "give another --out") from None
+    if not (ours or empty):
+        raise BadInput(f"{out} is there and is no report of burnish", "give another --out, or move that file away")
 
 
 def one(run: RunFolder) -> str:
@@ -99,6 +125,7 @@ def _claim_sections(run: RunFolder) -> list[Section | None]:
         claim_page.criteria(evidence),
         claim_page.arms(evidence, run.sizes),
         claim_page.figures(evidence),
+        run_page.made(run.made),
         run_page.layers(run.layers, places, claim_page.looks_of(evidence)),
         run_page.sizes(run.sizes),
         claim_page.costs(evidence, run_page.spent(run.manifest)),
@@ -114,11 +141,13 @@ def _run_sections(run: RunFolder) -> list[Section | None]:
     return [
         shown,
         run_page.request(run.manifest),
-        run_page.metrics(run.manifest) if shown is None else None,
+        run_page.made(run.made),
+        *map(run_page.step, run.steps),
+        run_page.metrics(run.manifest) if shown is None and not run.steps else None,
         *run_page.remarks(run.manifest),
         run_page.rows_of(run.table),
         run_page.items(run.items) if shown is None else None,
-        run_page.layers(run.layers, {}, {}, str(run.manifest.request.get("use", ""))),
+        run_page.layers(run.layers, {}, {}, str(run.manifest.request.get("use", ""))) if not run.steps else None,
         run_page.sizes(run.sizes),
         run_page.timeline(run.events),
         run_page.machine(run.manifest.environment, run.manifest),
@@ -139,7 +168,7 @@ def methods_of(request: dict[str, Any]) -> list[str]:
 
 def comparison(runs: Sequence[RunFolder], names: Sequence[str]) -> Section:
     """One row a run: what it was, how it ended, the metrics that most runs share, time and memory."""
-    measured = [run_page.scalars(run.manifest.metrics) for run in runs]
+    measured = [run_page.figures(run.manifest.metrics) for run in runs]
     shared = Counter(name for metrics in measured for name, value in metrics.items() if run_page.is_number(value))
     kept = [name for name, _ in shared.most_common(MOST_METRICS)]
     rows = []

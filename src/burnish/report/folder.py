@@ -26,7 +26,7 @@ class Lenient(BaseModel):
 
 
 class Manifest(Lenient):
-    """What ``run.json`` says."""
+    """What ``run.json`` says; a run that says it is running while nobody holds its folder was killed."""
 
     status: str = "unknown"
     request: dict[str, Any] = Field(default_factory=dict)
@@ -67,6 +67,34 @@ class Event(Lenient):
 
 
 @dataclass(frozen=True)
+class Made:
+    """A model that a run saved."""
+
+    folder: Path
+    format: str
+    file: str = ""
+    """The file that holds it whole, where its format is one file."""
+
+
+@dataclass(frozen=True)
+class StepFolder:
+    """What one step of a recipe left."""
+
+    name: str
+    """Such as "2: divergence"."""
+    metrics: dict[str, Any]
+    minutes: float | None
+    items: Scores | None = None
+    table: Table | None = None
+    layers: list[LayerRow] = field(default_factory=list)
+
+    @property
+    def measures(self) -> bool:
+        """Whether the step measured something, rather than made something."""
+        return self.items is not None or self.table is not None
+
+
+@dataclass(frozen=True)
 class RunFolder:
     """What a run's folder holds; parts that are absent are None or empty."""
 
@@ -78,6 +106,9 @@ class RunFolder:
     layers: list[LayerRow] = field(default_factory=list)
     sizes: dict[str, float] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
+    steps: list[StepFolder] = field(default_factory=list)
+    """Of a recipe, in their order."""
+    made: list[Made] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What could not be read, and why."""
 
@@ -97,24 +128,80 @@ def read(folder: Path) -> RunFolder:
         what = "there is no folder" if not folder.is_dir() else "there is no run.json in"
         raise BadInput(f"{what} {folder}", "give the folder of a run, as it was named with --out")
     notes: list[str] = []
-    parts = sorted(path for path in (folder / "parts").glob("*") if path.is_dir())
+    parts = sorted((path for path in (folder / "parts").glob("*") if path.is_dir()), key=_order)
     layers = _layers(folder / "layers.json", notes) or [
         row for part in parts for row in _layers(part / "layers.json", notes)
     ]
     events = _events(folder / "events.jsonl", "", notes)
     for part in parts:
         events += _events(part / "events.jsonl", part.name, notes)
+    manifest = _manifest(folder / "run.json", notes)
     return RunFolder(
         folder=folder,
-        manifest=_manifest(folder / "run.json", notes),
+        manifest=manifest.model_copy(update={"status": status_of(folder, manifest.status)}),
         evidence=_evidence(folder / "evidence.json", notes),
         items=_items(folder / "items.parquet", notes),
         table=_table(folder / "table.parquet", notes),
         layers=layers,
         sizes=_sizes(folder / "sizes.json", notes),
         events=events,
+        steps=_steps(folder, notes),
+        made=[made for place in (folder, *parts) if (made := _made(place / "artifact", notes))],
         notes=notes,
     )
+
+
+def _order(part: Path) -> tuple[int, str]:
+    """The steps of a recipe by their number, other parts by their name."""
+    number = part.name.partition("-")[0]
+    return (int(number) if number.isdecimal() and len(number) < 6 else 0, part.name)
+
+
+def _steps(folder: Path, notes: list[str]) -> list[StepFolder]:
+    """The finished steps of a recipe, as its journal and their parts tell."""
+    path = folder / "steps.jsonl"
+    found = []
+    for row in _lines(path, notes):
+        name, value = row.get("key"), row.get("value")
+        value = value if isinstance(value, dict) else {}
+        metrics = value.get("metrics")
+        if not isinstance(name, str) or not isinstance(metrics, dict) or Path(name).name != name:
+            notes.append(f"{path.name}: a damaged line was left out")
+            continue
+        part, minutes = folder / "parts" / name, value.get("minutes")
+        number, _, use = name.partition("-")
+        found.append(
+            StepFolder(
+                name=f"{number}: {use}",
+                metrics=metrics,
+                minutes=minutes if isinstance(minutes, int | float) else None,
+                items=_items(part / "items.parquet", notes),
+                table=_table(part / "table.parquet", notes),
+                layers=_layers(part / "layers.json", notes),
+            )
+        )
+    return found
+
+
+def _made(folder: Path, notes: list[str]) -> Made | None:
+    """The model in a folder, if burnish wrote one there."""
+    raw = _load(folder / "burnish.json", notes)
+    if not isinstance(raw, dict) or not isinstance(raw.get("format"), str):
+        return None
+    single = next(iter(sorted(path.name for path in folder.glob("*.gguf"))), "")
+    return Made(folder, raw["format"], single)
+
+
+def status_of(folder: Path, status: str) -> str:
+    """The status that a run's folder notes, or "killed" where it is "running" and no process holds the folder's lock."""
+    try:
+        import fcntl
+
+        with (folder / ".lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (ImportError, OSError):  # no locks on this system, no lock in this folder, or somebody has it
+        return status
+    return "killed" if status == "running" else status
 
 
 def _load(path: Path, notes: list[str]) -> Any:
@@ -176,7 +263,13 @@ def _layers(path: Path, notes: list[str]) -> list[LayerRow]:
 
 
 def _events(path: Path, part: str, notes: list[str]) -> list[Event]:
-    """Lines of finished links; other kinds of events are passed over, and so is a torn last line."""
+    """Lines of finished links; other kinds of events are passed over."""
+    raw = [{**row, "part": part} for row in _lines(path, notes) if row.get("kind") == "link"]
+    return _rows(Event, raw, path.name, notes)
+
+
+def _lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines; a torn last line is passed over."""
     if not path.exists():
         return []
     try:
@@ -191,11 +284,11 @@ def _events(path: Path, part: str, notes: list[str]) -> list[Event]:
         except (ValueError, RecursionError):
             damaged += number < len(lines)
             continue
-        if isinstance(row, dict) and row.get("kind") == "link":
-            raw.append({**row, "part": part})
+        if isinstance(row, dict):
+            raw.append(row)
     if damaged:
         notes.append(f"{path.name}: {damaged} damaged lines were left out")
-    return _rows(Event, raw, path.name, notes)
+    return raw
 
 
 def _rows(model: type[M], raw: Sequence[Any], name: str, notes: list[str]) -> list[M]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -12,10 +14,11 @@ from markupsafe import Markup
 from burnish.core.method import Paper
 from burnish.data.scores import Scores, Table
 from burnish.report import charts, estimates, palette, profiles, words
-from burnish.report.folder import Event, LayerRow, Manifest, RunFolder
+from burnish.report.folder import Event, LayerRow, Made, Manifest, RunFolder, StepFolder
 from burnish.report.page import Chip, Column, Head, Section, cell, facts, figure, folded, listed, paragraph, table
 
 STATUS = {"done": Chip("done", "holds", "✓"), "failed": Chip("failed", "fails", "✕")}
+KILLED = "The run was killed before it ended; the command below goes on where it was."
 
 CELLS = ("bits", "seed", "layers", "data", "tokens", "block")
 """Columns of items that say which cell of an experiment an item belongs to, and are no measures."""
@@ -27,27 +30,45 @@ MOST_GROUPS, MOST_MEASURES, MOST_ROWS, MOST_STEPS, MOST_TILES = 8, 12, 200, 4, 8
 def head(run: RunFolder) -> Head:
     """A headline from the request and the metrics, the status, and the key figures."""
     manifest = run.manifest
-    measured = scalars(manifest.metrics)
+    last = deciding(run.steps)
+    measured = figures(last.metrics if last else manifest.metrics)
     title = asked(manifest, run.name)
-    if said := estimates.headline(run.table):
-        title = said
-    elif best := [
-        f"{words.title_of(name)}\N{NO-BREAK SPACE}{_short(value)}" for name, value in list(measured.items())[:2]
-    ]:
-        title = f"{title}: {', '.join(best)}"
+    best = [(name, value) for name, value in measured.items() if not isinstance(value, int | str)]
+    if said := estimates.headline(last.table if last else run.table):
+        title = f"{title}: {said}" if last else said
+    elif best:
+        told = [f"{words.title_of(name)}\N{NO-BREAK SPACE}{_short(value)}" for name, value in best[:2]]
+        title = f"{title}: {', '.join(told)}"
     return Head(
         title=title,
         over=[text for text in (run.name, f"seed {manifest.seed}", manifest.updated[:10]) if text],
         chip=STATUS.get(manifest.status, Chip(manifest.status)),
         lead=[spent(manifest)] if spent(manifest) else [],
         notes=notes(run),
-        tiles=[(words.title_of(name), cell(value)) for name, value in list(measured.items())[:MOST_TILES]],
+        tiles=[(words.title_of(name), cell(value)) for name, value in _tiles(measured)],
     )
+
+
+def deciding(steps: Sequence[StepFolder]) -> StepFolder | None:
+    """The step of a recipe whose figures stand for all: the last that measures something, else the last."""
+    return next((step for step in reversed(steps) if step.measures), steps[-1] if steps else None)
+
+
+def figures(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics that are one value, or one estimate with its interval, those that people ask for first."""
+    return words.folded(scalars(metrics))
+
+
+def _tiles(measured: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The figures that stand above everything: words have no place there."""
+    return [(name, value) for name, value in measured.items() if not isinstance(value, str)][:MOST_TILES]
 
 
 def notes(run: RunFolder) -> list[str]:
     """What has to be known before the rest is believed: that the run failed, and what could not be read."""
-    return [*([f"The run failed: {run.manifest.error}"] if run.manifest.error else []), *run.notes]
+    ended = [f"The run failed: {run.manifest.error}"] if run.manifest.error else []
+    ended += [KILLED] if run.manifest.status == "killed" else []
+    return [*ended, *run.notes]
 
 
 def asked(manifest: Manifest, otherwise: str = "") -> str:
@@ -109,12 +130,61 @@ def request(manifest: Manifest) -> Section | None:
 
 
 def metrics(manifest: Manifest) -> Section | None:
-    """All metrics, when the tiles cannot hold them."""
-    measured = scalars(manifest.metrics)
-    if len(measured) <= MOST_TILES:
+    """All metrics, when the tiles do not hold them."""
+    measured = figures(manifest.metrics)
+    if len(_tiles(measured)) == len(measured):
         return None
+    return Section("What came out", metrics_table(manifest.metrics))
+
+
+def metrics_table(values: Mapping[str, Any]) -> Markup:
+    """Metrics with their names for people, and what those names mean."""
+    measured = figures(values)
     rows = [{"metric": words.title_of(name), "value": value} for name, value in measured.items()]
-    return Section("What came out", table(rows, caption="Metrics of the run"))
+    told = [f"{words.title_of(name)}: {words.meaning_of(name)}" for name in measured if words.meaning_of(name)]
+    body = table(rows, [Column("metric"), Column("value", right=True)], caption="Metrics")
+    return body + (listed(told, "quiet") if told else Markup(""))
+
+
+def step(done: StepFolder) -> Section:
+    """What one step of a recipe gave: its metrics, its table, its items, its layers."""
+    shown = estimates.section(done.table)
+    body = metrics_table(done.metrics) if figures(done.metrics) and shown is None else Markup("")
+    if done.minutes:
+        body = paragraph(f"It took {words.duration(60 * done.minutes)}.", "quiet") + body
+    parts = [
+        shown,
+        rows_of(done.table),
+        items(done.items) if shown is None else None,
+        layers(done.layers, {}, {}, done.name.partition(": ")[2]),
+    ]
+    return Section(f"Step {done.name}", body, parts=[part for part in parts if part is not None])
+
+
+# -- what was made ----------------------------------------------------------------------------------------------
+
+LOADERS = {
+    "gptq": ("import gptqmodel; model = gptqmodel.GPTQModel.load({path!r})", "burnish evaluate reload {shell}"),
+    "gguf": ("import llama_cpp; model = llama_cpp.Llama({path!r})", "llama-cli -m {shell}"),
+}
+"""Format of a saved model to how it is loaded, in a line of Python and one of shell; others are as transformers has it."""
+PLAIN = (
+    "import transformers; model = transformers.AutoModelForCausalLM.from_pretrained({path!r})",
+    "burnish generate {shell} --prompt 'Once upon a time'",
+)
+
+
+def made(models: Sequence[Made]) -> Section | None:
+    """Where the saved models are, and how they are loaded."""
+    if not models:
+        return None
+    body = Markup("")
+    for one in models:
+        path = str(one.folder / one.file) if one.format == "gguf" and one.file else str(one.folder)
+        lines = [line.format(path=path, shell=shlex.quote(path)) for line in LOADERS.get(one.format, PLAIN)]
+        body += Markup("<p><code>{}</code> ({}). In Python, and in a shell:</p>").format(one.folder, one.format)
+        body += Markup("<pre><code>{}</code></pre>").format("\n".join(lines))
+    return Section("The saved model" if len(models) == 1 else "The saved models", body)
 
 
 def remarks(manifest: Manifest) -> list[Section]:
@@ -224,7 +294,7 @@ def timeline(events: Sequence[Event]) -> Section | None:
     """Seconds for each block, in the order in which they were done."""
     if not events:
         return None
-    rows = [{"step": f"{e.part}: {e.step}" if e.part else e.step, "seconds": e.seconds} for e in events]
+    rows = [{"step": _lane(event), "seconds": event.seconds} for event in events]
     steps: dict[str, list[Event]] = {}
     for row, event in zip(rows, events, strict=True):
         steps.setdefault(str(row["step"]), []).append(event)
@@ -241,6 +311,12 @@ def timeline(events: Sequence[Event]) -> Section | None:
         f" The first {MOST_STEPS} of {len(steps)} steps are drawn." if len(steps) > MOST_STEPS else ""
     )
     return Section("How it ran", figure(profiles.timeline(drawn), caption, data))
+
+
+def _lane(event: Event) -> str:
+    """What a link belongs to, for people: its part without the digest at its end, and its step where that adds a word."""
+    part = re.sub(r"-[0-9a-f]{10}$", "", event.part)
+    return f"{part}: {event.step}".removeprefix(": ") if event.step not in part else part
 
 
 # -- items and tables -------------------------------------------------------------------------------------------

@@ -31,9 +31,18 @@ MEASURES: dict[str, Measure] = {
     "kl": Measure("KL", "mean divergence from the original's next-token distribution, in nats", "low"),
     "top1": Measure("top-1 agreement", "share of tokens on which the most likely next token is the original's", "high"),
     "nll": Measure("nats a token", "mean negative log-likelihood of a token", "low"),
+    "excess_nll": Measure("added nats a token", "nats a token above the original's", "low"),
     "accuracy": Measure("accuracy", "share of items that are right", "high"),
 }
 """Measures that several methods share; others are called by their column's name."""
+
+COUNTS: dict[str, str] = {
+    "layers_with_notes": (
+        "linear maps of which the method noted something unusual, such as fewer calibration tokens than inputs; the "
+        "report lists the notes under Error by layer"
+    ),
+}
+"""Other figures whose name does not say what they are."""
 
 ALIASES = {"ppl": "perplexity", "kl divergence": "kl", "top-1 agreement": "top1"}
 """Other names of measures."""
@@ -51,9 +60,38 @@ def title_of(measure: str) -> str:
 
 
 def meaning_of(measure: str) -> str:
-    """What a measure that several methods share is, and which way is good; empty for others."""
+    """What a measure is, and which way is good; empty for those that are not known here."""
     known = MEASURES.get(canonical(measure))
-    return f"{known.meaning}; {'lower' if known.better == 'low' else 'higher'} is better" if known else ""
+    if known is None:
+        return COUNTS.get(measure, "")
+    return f"{known.meaning}; {'lower' if known.better == 'low' else 'higher'} is better"
+
+
+def folded(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics for people: bounds join their estimate, and measures that several methods share come first.
+
+    ``{"kl": 0.5, "kl_low": 0.4, "kl_high": 0.6}`` becomes ``{"kl": {"estimate": 0.5, "low": 0.4, "high": 0.6}}``. A
+    number at the end of a name, as in "kl_low_2", says that an earlier step of a recipe has a metric of that name.
+    """
+    found: dict[str, Any] = {}
+    bounds: set[str] = set()
+    for name, value in metrics.items():
+        stem, underscore, number = name.rpartition("_")
+        base, end = (stem, f"_{number}") if underscore and number.isdecimal() else (name, "")
+        ends = [f"{base}_{side}{end}" for side in ("low", "high")]
+        if _counts(value) and all(_counts(metrics.get(bound)) for bound in ends):
+            found[name] = {"estimate": value, "low": metrics[ends[0]], "high": metrics[ends[1]]}
+            bounds |= set(ends)
+        else:
+            found[name] = value
+    order = list(MEASURES)
+    names = [name for name in found if name not in bounds]
+    names.sort(key=lambda name: order.index(known) if (known := canonical(name)) in order else len(order))
+    return {name: found[name] for name in names}
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -175,11 +213,23 @@ def found(finding: Finding) -> str:
     sides = ""
     if len(finding.sides) == 2:
         ours, theirs = (number(value) for value in finding.sides.values())
-        what = "excess " if finding.statistic == "excess_ratio" else ""
-        sides = f"{what}{title_of(finding.measure)} {ours} against {theirs}, "
+        what = "added " if finding.statistic == "excess_ratio" else ""
+        sides = f"{what}{compared(finding.measure)} {ours} against {theirs}, "
     kind = "difference" if finding.statistic == "difference" else "ratio" if finding.statistic else ""
     named = f"{kind} " if sides else ""
     return f"{finding.text.rstrip('. ')}: {sides}{named}{estimate}\N{NO-BREAK SPACE}{ends}: {finding.verdict}."
+
+
+def compared(measure: str) -> str:
+    """What a measure is called where two arms are compared by it: nats a token are the log of perplexity."""
+    return "log-perplexity" if measure == "nll" else title_of(measure)
+
+
+def quantity(finding: Finding) -> str:
+    """What the estimate of a finding is: "difference of KL", "ratio of added log-perplexity"."""
+    kinds = {"difference": "difference of", "ratio": "ratio of", "excess_ratio": "ratio of added"}
+    kind = kinds.get(finding.statistic, "")
+    return f"{kind} {compared(finding.measure)}" if kind and finding.measure else ""
 
 
 def deciding(evidence: Evidence) -> Finding | None:
