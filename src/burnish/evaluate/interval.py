@@ -8,7 +8,8 @@ that are missing are left out and counted, never taken for 0. Then, for every mo
 | scores | method |
 |---|---|
 | 0 and 1, one run an item | quantiles of the posterior Beta(1 + k, 1 + n - k) |
-| 0 and 1, several runs an item, or a cluster key | the clustered posterior: θ ~ U(0, 1), d ~ Gamma(1, 1), θ_t ~ Beta(dθ, d(1 - θ)), k_t ~ Binomial(n_t, θ_t); the items, or the clusters, are t |
+| 0 and 1, several runs an item, or a cluster key; fewer than 20 items, or clusters | the clustered posterior: θ ~ U(0, 1), d ~ Gamma(1, 1), θ_t ~ Beta(dθ, d(1 - θ)), k_t ~ Binomial(n_t, θ_t); the items, or the clusters, are t |
+| the same, 20 or more | quantiles of the posterior of a proportion, at the number of independent items that would say as much |
 | any others | an interval of the mean of the items' means |
 
 Counts can be given without a log: `--successes` and `--n`, or a confusion table and a metric of it.
@@ -64,7 +65,7 @@ FEW = 15
 """Items below which a result is labelled: some packages refuse to report them."""
 
 SINGLE = ("beta", "jeffreys", "wilson", "clopper-pearson", "wald", "student-t", "bootstrap")
-CLUSTERED = ("bayes", "miller", "inspect-t", "inspect-wilson", "cluster-bootstrap", "within-bootstrap")
+CLUSTERED = ("bayes", "beta-effective", "miller", "inspect-t", "inspect-wilson", "cluster-bootstrap", "within-bootstrap")
 
 WHY = {
     "counts": "right and wrong answers to {n} independent items: the Beta posterior is right at every n",
@@ -102,6 +103,7 @@ class Interval(LogAnalysis):
         "logit-t",
         "bootstrap",
         "bayes",
+        "beta-effective",
         "miller",
         "inspect-t",
         "inspect-wilson",
@@ -272,7 +274,7 @@ class Interval(LogAnalysis):
             k = np.bincount(labels, items.successes).astype(int)
             n = np.bincount(labels, items.sizes).astype(int)
             why = WHY["clusters" if grouped else "runs"].format(clusters=len(k), runs=runs)
-            return clustered(k, n, "bayes" if auto else self.method, self.level), why if auto else WHY["asked"]
+            return clustered(k, n, self.method, self.level), why if auto else WHY["asked"]
         if items.binary and self.method != "logit-t":
             if self.method in CLUSTERED:
                 raise BadInput(
