@@ -22,7 +22,7 @@ def method_page(name: str) -> str:
     goods = cls.goods()
     first, flags = goods[0], "".join(f" --{good.name} …" for good in goods[1:] if good.required)
     lines = [f"# {name}", "", (cls.__doc__ or "").strip().splitlines()[0], ""]
-    lines += ["```console", f"$ {_command(_verb(name), name, cls, first.name.upper() + flags)}", "```", ""]
+    lines += ["```console", f"$ {_command(_verb(name), name, cls, first.name.upper() + "..." * catalogue.GOODS[first.kind].many + flags)}", "```", ""]
     lines += [(sys.modules[cls.__module__].__doc__ or "").strip(), "", "## Settings", ""]
     lines += ["| setting | default | what it is |", "|---|---|---|"]
     for field_name, field in cls.model_fields.items():

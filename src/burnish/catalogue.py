@@ -94,10 +94,15 @@ class GoodKind:
     extras: tuple[str, ...] = ()
     default: dict[str, str] | None = None
     """Source that the command line takes for a good of this kind and of this name, when none is given."""
+    many: bool = False
+    """Whether its source may be several, one a line: on the command line they are given one after another."""
+    faults: str = ""
+    """What lists what is wrong with a source before anything is loaded: "module:function"."""
 
 
 GOODS: dict[str, GoodKind] = {
     "Path": GoodKind("pathlib:Path"),
+    "Logs": GoodKind("burnish.data.logs.several:Logs.of", many=True, faults="burnish.data.logs.several:Logs.faults"),
     "Scores": GoodKind("burnish.data.scores:read_scores", "burnish.data.scores:Scores.save", "items.parquet"),
     "Table": GoodKind("burnish.data.scores:read_table", "burnish.data.scores:Table.save", "table.parquet"),
     "Dataset": GoodKind(

@@ -82,7 +82,11 @@ def folder_of(use: str, method: Method, goods: Mapping[str, str]) -> Path:
     if type(method).gives() != "Table":
         return default_folder(use, goods)
     asked = json.dumps([method.settings(), dict(goods)], sort_keys=True)
-    name = [use, *(Path(source).name for source in goods.values()), hashlib.sha256(asked.encode()).hexdigest()[:8]]
+    name = [
+        use,
+        *(Path(source.partition("\n")[0]).name for source in goods.values()),
+        hashlib.sha256(asked.encode()).hexdigest()[:8],
+    ]
     return Path("runs") / slug("-".join(name))
 
 
@@ -297,6 +301,8 @@ def goods_faults(use: str, cls: type[Method], goods: Mapping[str, str | int]) ->
             lines.append(f"{name}: {use} takes a {good.kind}, which only Python can give")
         elif good.kind == "Path" and not Path(source).exists():
             lines.append(f"{name}: there is nothing at {source}")
+        elif check := catalogue.GOODS[good.kind].faults:
+            lines += [f"{name}: {fault}" for fault in catalogue.reference(check)(source)]
     return lines
 
 

@@ -75,9 +75,7 @@ def student_ratio(a: ArrayLike, b: ArrayLike, *, level: float = 0.95, clusters: 
         note = "no bounds, since what is divided by is not clearly above 0"
         return Interval(ratio, -math.inf, math.inf, level, items.n, items.n_clusters, "fieller-t", note)
     root = math.sqrt(max(middle**2 - square * rest, 0.0))
-    return _interval(
-        items, ratio, float((middle - root) / square), float((middle + root) / square), level, "fieller-t"
-    )
+    return _interval(items, ratio, float((middle - root) / square), float((middle + root) / square), level, "fieller-t")
 
 
 def _moments(items: Items) -> tuple[FloatArray, FloatArray]:
