@@ -58,7 +58,7 @@ from burnish.stats.scores import paired_scores
 from burnish.stats.unpaired import unpaired_binary
 
 WHY = {
-    "table": "0/1 scores of {n} shared items: the paired posterior, right at every n",
+    "table": "right or wrong answers to the same {n} items: a posterior that uses how often both models agree",
     "runs": "several 0/1 runs an item: the table of single answers, at as many items as hold the same information",
     "clusters": "{clusters} clusters of items: the items' differences, a cluster at a time",
     "scores": "scores other than 0 and 1: the items' differences",

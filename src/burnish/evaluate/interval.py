@@ -191,7 +191,8 @@ class Interval(LogAnalysis):
             run.metric(**{row["label"]: {key: row[key] for key in ("estimate", "low", "high", "level")}})
         if self.export:
             if scores is None:
-                raise BadInput("only results of one log can be exported: a record holds one model and task")
+                why = "counts tell neither model nor task" if file is None else "a record holds one model and task"
+                raise BadInput(f"only results of one log can be exported: {why}")
             from burnish.data.every_eval_ever import write
 
             notes["exported"] = str(write(Path(self.export), scores, rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -109,7 +109,7 @@ def read(folder: Path) -> RunFolder:
         manifest=_manifest(folder / "run.json", notes),
         evidence=_evidence(folder / "evidence.json", notes),
         items=_items(folder / "items.parquet", notes),
-        table=_table(folder / "table.parquet", notes),
+        table=_noted(_table(folder / "table.parquet", notes), folder / "events.jsonl"),
         layers=layers,
         sizes=_sizes(folder / "sizes.json", notes),
         events=events,
@@ -196,6 +196,20 @@ def _events(path: Path, part: str, notes: list[str]) -> list[Event]:
     if damaged:
         notes.append(f"{path.name}: {damaged} damaged lines were left out")
     return _rows(Event, raw, path.name, notes)
+
+
+def _noted(table: Table | None, path: Path) -> Table | None:
+    """A table with what its run noted about it: the last event of that kind; without notes where there is none."""
+    if table is None or not path.is_file():
+        return table
+    for line in reversed(path.read_text(encoding="utf-8", errors="replace").splitlines()):
+        try:
+            event = _parse(line) if '"notes"' in line else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict) and event.get("kind") == "notes" and isinstance(event.get("notes"), dict):
+            return replace(table, notes=event["notes"])
+    return table
 
 
 def _rows(model: type[M], raw: Sequence[Any], name: str, notes: list[str]) -> list[M]:

@@ -19,7 +19,9 @@ def estimate_row(found: Interval, why: str, n: int, warnings: Sequence[str] = ()
     """
     notes = [*warnings, *([found.note] if found.note else [])]
     if not found.low <= found.estimate <= found.high:
-        notes.append("the observed share lies outside: the posterior holds that no model is right always, or never")
+        notes.append(
+            "the observed figure lies outside the bounds: the posterior holds that no model is right always, or never"
+        )
     return {
         "estimate": found.estimate,
         "low": found.low,
