@@ -368,13 +368,10 @@ class Interval(LogAnalysis):
 def _name(rows: list[dict[str, Any]]) -> None:
     """Label rows by what tells them apart: their models, their measures, their tasks, and if need be their files."""
     several = [name for name in ("model", "measure", "task", "file") if len({row[name] for row in rows}) > 1]
-    enough = next(
-        (several[:count] for count in range(1, len(several))
-         if len({tuple(row[name] for name in several[:count]) for row in rows}) == len(rows)),
-        several,
-    )  # fmt: skip
+    while len(several) > 1 and len({tuple(row[name] for name in several[:-1]) for row in rows}) == len(rows):
+        several.pop()
     for row in rows:
-        row["label"] = " ".join(row[name] for name in enough or ("model", "measure") if row[name])
+        row["label"] = " ".join(row[name] for name in several or ("model", "measure") if row[name])
 
 
 def _row(
