@@ -68,7 +68,7 @@ def test_section_escapes_and_draws() -> None:
 
 def test_a_pair_shows_both_scores_and_a_baseline_is_named_once() -> None:
     pair = estimates.section(Table.of([row("x", "y", 0.1, 0.3, score_a=0.75, score_b=0.5)])).body
-    assert "x scored 0.75 and y scored 0.5 on 20 items." in pair.replace("\N{NO-BREAK SPACE}", " ")
+    assert "x scored 0.750 and y scored 0.500 on 20 items." in pair.replace("\N{NO-BREAK SPACE}", " ")
     assert "Right of the dashed line x is better, left of it y" in pair
     several = estimates.section(Table.of([row("x", "z", -0.3, -0.1), row("y", "z", -0.1, 0.2)])).body
     assert "Against z" in several

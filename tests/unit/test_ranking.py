@@ -144,5 +144,5 @@ def test_soft_pairwise_interval_is_that_of_the_accuracy() -> None:
     assert 0 <= found.low < found.estimate <= found.high <= 1
     perfect = soft_pairwise_interval(human, human)
     assert (perfect.estimate, perfect.low, perfect.high) == (1, 1, 1)
-    with pytest.raises(BadInput, match="NaN or infinite in row 0"):
+    with pytest.raises(BadInput, match="NaN or infinite in rows 0, 1, 2"):
         soft_pairwise_interval(np.full((3, 2), np.nan), np.ones((3, 2)))
