@@ -172,16 +172,18 @@ class Interval(LogAnalysis):
         if counts == (file is not None):
             both = "both a log and counts are given" if counts else "neither a log nor counts are given"
             raise BadInput(both, "give a file, or --successes and --n, or --confusion")
+        scores: Scores | None = None
+        kept: list[pa.Table] = []
+        notes: dict[str, Any] = {}
         if file is None:
-            rows, kept, notes, scores = [self._counted()], [], {}, None
+            rows = [self._counted()]
         elif isinstance(file, Path) or len(file) == 1:
             scores = self.read(file if isinstance(file, Path) else file[0])
             rows, kept, left = self._rows(scores)
-            notes = {"warnings": [*scores.notes["warnings"], *left]}
-            notes |= {name: scores.notes[name] for name in ("format", "file", "task")}
+            named = {name: scores.notes[name] for name in ("format", "file", "task")}
+            notes = {"warnings": [*scores.notes["warnings"], *left], **named}
         else:
             rows, kept, notes = self._several(file)
-            scores = None
         # Best first within a task and measure; names settle ties, so that nothing depends on the file's order.
         rows.sort(key=lambda row: (row["task"], row["measure"], -row["estimate"], row["model"], row["file"]))
         _name(rows)
