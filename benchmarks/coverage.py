@@ -3,8 +3,8 @@
     python benchmarks/coverage.py [panel ...] [--quick]
 
 Panels: proportion, paired, unpaired, f1 (exact sums over all tables, no simulation but for paired tables of 100 items),
-clustered, clustered-paired, scores (simulated, with the Monte Carlo error printed), prior-sampling. Every panel first says in words how
-its data arise. Under the prior a Bayesian interval covers its level by construction, so the rows that tell something are
+clustered, clustered-paired, runs-paired, windows, scores (simulated, with the Monte Carlo error printed), prior-sampling.
+Every panel first says in words how its data arise. Under the prior a Bayesian interval covers its level by construction, so the rows that tell something are
 those at fixed parameters.
 """
 
@@ -26,12 +26,17 @@ from burnish.stats.interval import Interval
 from burnish.stats.paired import paired_binary
 from burnish.stats.proportion import bounds, exact_coverage
 from burnish.stats.scores import mean_score, paired_scores
+from burnish.stats.student import student_mean, student_ratio
 from burnish.stats.unpaired import unpaired_binary
 
 LEVEL = 0.95
 RATES = (0.5, 0.8, 0.95)
+FAR = (*RATES, 0.99)
 SIZES = (5, 10, 30, 100)
 Row = tuple[str, list[float]]
+Pair = tuple[np.ndarray, np.ndarray]
+Law = tuple[Callable[[int], Pair], float, float]
+"""How losses of two models on n windows arise, and their two true means."""
 
 
 def proportion_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
@@ -120,8 +125,8 @@ def paired_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
     """Coverage of the difference of two models on the same items."""
     words = (
         "Two models on the same n items. An item is a pair of standard normals of correlation rho; a model is right where "
-        "its own lies below its threshold. Columns: theta_A, theta_B and rho from the prior (probit covers 0.95 of it by "
-        "construction, those of the others are simulated with 1,000 draws), then fixed (theta_A, theta_B, rho). Exact sums over "
+        "its own lies below its threshold. Columns: theta_A, theta_B and rho from the prior (1,000 draws, error 0.007; "
+        "probit covers 0.95 of it by construction), then fixed (theta_A, theta_B, rho). Exact sums over "
         "all tables up to 10 items; 30 and 100 items: 150 random tables a cell (error 0.018)."
     )
     places = [
@@ -133,12 +138,9 @@ def paired_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
     for method in ("probit", "tango", "wald"):
         interval = _paired_cache(method)
         for n in (5, 10) if quick else (5, 10, 30, 100):
-            if method == "probit":
-                average = LEVEL
-            else:
-                draws = [(*rng.random(2), 2 * rng.beta(4, 2) - 1) for _ in range(200 if quick else 1000)]
-                held = [_holds(interval(tuple(rng.multinomial(n, _cells(*d)))), d[0] - d[1]) for d in draws]
-                average = float(np.mean(held))
+            draws = [(*rng.random(2), 2 * rng.beta(4, 2) - 1) for _ in range(200 if quick else 1000)]
+            held = [_holds(interval(tuple(rng.multinomial(n, _cells(*d)))), d[0] - d[1]) for d in draws]
+            average = float(np.mean(held))
             at = []
             for place in places:
                 cells = _cells(*place)
@@ -180,7 +182,15 @@ def _cells(a: float, b: float, rho: float) -> list[float]:
     return [max(cell, 0.0) / total for cell in cells]
 
 
-CLUSTERED = ("bayes", "inspect-wilson", "inspect-t", "miller", "cluster-bootstrap", "within-bootstrap")
+CLUSTERED = (
+    "bayes",
+    "beta-effective",
+    "inspect-wilson",
+    "inspect-t",
+    "miller",
+    "cluster-bootstrap",
+    "within-bootstrap",
+)
 
 
 def clustered_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
@@ -188,7 +198,8 @@ def clustered_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
     draws = 150 if quick else 600
     words = (
         "One model, T clusters of 5 items. d ~ Gamma(1, 1); a cluster's own rate ~ Beta(d theta, d (1 - theta)). Columns: "
-        f"theta uniform, then fixed. {draws} simulated evaluations a cell (error {0.5 / math.sqrt(draws):.3f} at worst, "
+        "theta uniform, then fixed; then fixed with clusters that are all alike, as runs of equally hard items are "
+        f"(d infinite). {draws} simulated evaluations a cell (error {0.5 / math.sqrt(draws):.3f} at worst, "
         f"{math.sqrt(0.05 * 0.95 / draws):.3f} at 0.95); the two bootstraps over a tenth of them."
     )
     rng = np.random.Generator(np.random.PCG64(2))
@@ -199,12 +210,14 @@ def clustered_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
         return clustered(k, [5] * len(k), method)
 
     for clusters in (2, 6, 20) if quick else (2, 6, 20, 60):
-        for place in ("prior", *RATES):
+        for place, alike in (("prior", False), *((rate, False) for rate in FAR), *((rate, True) for rate in FAR)):
             held: dict[str, list[bool]] = {method: [] for method in CLUSTERED}
             for draw in range(draws):
                 theta = float(rng.random()) if place == "prior" else float(place)
                 d = rng.gamma(1.0)
                 rates = rng.beta(max(d * theta, 1e-9), max(d * (1 - theta), 1e-9), clusters)
+                if alike:
+                    rates = np.full(clusters, theta)
                 k = rng.binomial(5, rates)
                 for method in CLUSTERED:
                     if "bootstrap" in method and draw % 10:
@@ -213,7 +226,7 @@ def clustered_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
             for method in CLUSTERED:
                 rows.setdefault(f"{method:17s} T={clusters}", []).append(float(np.mean(held[method])))
     ordered = sorted(rows.items(), key=lambda row: CLUSTERED.index(row[0].split()[0]))
-    return words, ["uniform", *map(str, RATES)], ordered
+    return words, ["uniform", *map(str, FAR), *(f"{rate} alike" for rate in FAR)], ordered
 
 
 def clustered_paired_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
@@ -243,6 +256,100 @@ def clustered_paired_panel(quick: bool = False) -> tuple[str, list[str], list[Ro
             for method in methods:
                 rows.setdefault(f"{method:15s} T={clusters}", []).append(float(np.mean(held[method])))
     return words, [f"{a},{b}" for a, b in places], sorted(rows.items(), key=lambda r: methods.index(r[0].split()[0]))
+
+
+def runs_paired_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
+    """Coverage of a paired difference from several runs of each item."""
+    draws = 100 if quick else 400
+    words = (
+        "Two models on the same T items, 4 runs of each. Each model has its own rate on each item, Beta(d theta, "
+        "d (1 - theta)), from one shared uniform with probability 1/2, else independent; d = 0.5 (an item's runs mostly "
+        "agree) in the first columns, d = 8 (they mostly do not) in the others. Columns: fixed (theta_A, theta_B). "
+        f"{draws} simulated evaluations a cell (error {math.sqrt(0.05 * 0.95 / draws):.3f})."
+    )
+    places = [(d, a, b) for d in (0.5, 8) for a, b in ((0.5, 0.5), (0.95, 0.95), (0.5, 0.8), (0.8, 0.95), (0.9, 0.98))]
+    methods = ("tango", "student-t")
+    rng = np.random.Generator(np.random.PCG64(6))
+    rows: dict[str, list[float]] = {}
+    for items in (5, 15) if quick else (5, 15, 30, 100):
+        for d, a, b in places:
+            held: dict[str, list[bool]] = {method: [] for method in methods}
+            for _ in range(draws):
+                u = rng.random((2, items))
+                u[1] = np.where(rng.random(items) < 0.5, u[0], u[1])
+                x, y = (
+                    rng.binomial(4, np.clip(stats.beta.ppf(u[i], d * theta, d * (1 - theta)), 0, 1)) / 4
+                    for i, theta in enumerate((a, b))
+                )
+                for method in methods:
+                    held[method].append(
+                        _holds(paired_scores(x, y, method=method, runs=np.full(items, 4)).interval, a - b)
+                    )
+            for method in methods:
+                rows.setdefault(f"{method:15s} T={items}", []).append(float(np.mean(held[method])))
+    ordered = sorted(rows.items(), key=lambda row: methods.index(row[0].split()[0]))
+    return words, [f"d={d:g} {a},{b}" for d, a, b in places], ordered
+
+
+def windows_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
+    """Coverage of the mean difference and of the ratio of mean losses of two quantized models on few windows of text."""
+    times = 200 if quick else 1000
+    words = (
+        "Losses a and b of two models on n windows; what makes a window hard is shared. Columns: lognormal with standard "
+        "deviation .3, .6 and 1 of the logarithms (correlation .9); b gamma of shape 1 or 4 and a in proportion; a "
+        "difference of heavy tails (t with 3 degrees of freedom); a lognormal difference of standard deviation 1 (few "
+        "windows make all the gain). Rows from ratio on hold the ratio of means, the others the mean difference. "
+        f"{times} simulated evaluations a cell (error {math.sqrt(0.05 * 0.95 / times):.3f})."
+    )
+    rng = np.random.Generator(np.random.PCG64(7))
+
+    def lognormal(s: float) -> Law:
+        def draw(n: int) -> Pair:
+            z, own = rng.standard_normal((2, n))
+            return np.exp(s * z - 0.2), np.exp(s * (0.9 * z + math.sqrt(0.19) * own))
+
+        return draw, math.exp(s**2 / 2 - 0.2), math.exp(s**2 / 2)
+
+    def gamma(shape: float) -> Law:
+        def draw(n: int) -> Pair:
+            b = rng.gamma(shape, 1 / shape, n)
+            return 0.9 * b * rng.gamma(4 * shape, 1 / (4 * shape), n), b
+
+        return draw, 0.9, 1.0
+
+    def heavy(n: int) -> Pair:
+        b = 3 + rng.gamma(4, 0.25, n)
+        return b - 0.1 + 0.1 * rng.standard_t(3, n), b
+
+    def few(n: int) -> Pair:
+        b = 5 + rng.gamma(4, 0.25, n)
+        return b - np.exp(rng.standard_normal(n) - 0.5), b
+
+    laws: dict[str, Law] = {
+        **{f"lognormal {s}": lognormal(s) for s in (0.3, 0.6, 1)},
+        **{f"gamma {shape}": gamma(shape) for shape in (1, 4)},
+        "heavy": (heavy, 3.9, 4.0),
+        "few": (few, 5.0, 6.0),
+    }
+    rows: dict[str, list[float]] = {}
+    for n in (12, 24, 48):
+        for draw, above, below in laws.values():
+            held: dict[str, list[bool]] = {}
+            for _ in range(times):
+                a, b = draw(n)
+                found = {
+                    "student-t": student_mean(a - b),
+                    "bca": bootstrap(a - b, draws=1000),
+                    "ratio fieller-t": student_ratio(a, b),
+                    "ratio bca": bootstrap(np.column_stack([a, b]), lambda m: m[0] / m[1], draws=1000),
+                }
+                for method, interval in found.items():
+                    truth = above / below if method.startswith("ratio") else above - below
+                    held.setdefault(method, []).append(_holds(interval, truth))
+            for method, values in held.items():
+                rows.setdefault(f"{method:15s} n={n}", []).append(float(np.mean(values)))
+    order = ("student-t", "bca", "ratio fieller-t", "ratio bca")
+    return words, list(laws), sorted(rows.items(), key=lambda row: order.index(row[0].rpartition("n=")[0].strip()))
 
 
 def scores_panel(quick: bool = False) -> tuple[str, list[str], list[Row]]:
@@ -317,6 +424,8 @@ PANELS: dict[str, Callable[[bool], tuple[str, list[str], list[Row]]]] = {
     "paired": paired_panel,
     "clustered": clustered_panel,
     "clustered-paired": clustered_paired_panel,
+    "runs-paired": runs_paired_panel,
+    "windows": windows_panel,
     "scores": scores_panel,
     "prior-sampling": prior_sampling_panel,
 }

@@ -21,8 +21,10 @@ def method_page(name: str) -> str:
     cls = catalogue.load(name)
     goods = cls.goods()
     first, flags = goods[0], "".join(f" --{good.name} …" for good in goods[1:] if good.required)
+    many = first.kind in catalogue.GOODS and catalogue.GOODS[first.kind].many
+    spoken = first.name.upper() + ("..." if many else "") + flags
     lines = [f"# {name}", "", (cls.__doc__ or "").strip().splitlines()[0], ""]
-    lines += ["```console", f"$ {_command(_verb(name), name, cls, first.name.upper() + flags)}", "```", ""]
+    lines += ["```console", f"$ {_command(_verb(name), name, cls, spoken)}", "```", ""]
     lines += [(sys.modules[cls.__module__].__doc__ or "").strip(), "", "## Settings", ""]
     lines += ["| setting | default | what it is |", "|---|---|---|"]
     for field_name, field in cls.model_fields.items():

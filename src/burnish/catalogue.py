@@ -100,10 +100,13 @@ class GoodKind:
     """Source that the command line takes for a good of this kind and of this name, when none is given."""
     admit: str = ""
     """What refuses a source before it is loaded: "module:function" of the source and the class of the method."""
+    many: bool = False
+    """Whether its source may be several, one a line: on the command line they are given one after another."""
 
 
 GOODS: dict[str, GoodKind] = {
     "Path": GoodKind("pathlib:Path"),
+    "Logs": GoodKind("burnish.data.logs.several:Logs.of", many=True, check="burnish.data.logs.several:Logs.check"),
     "Scores": GoodKind(
         "burnish.data.scores:read_scores",
         "burnish.data.scores:Scores.save",

@@ -99,7 +99,11 @@ def folder_of(use: str, method: Method, goods: Mapping[str, str]) -> Path:
     if type(method).gives() != "Table":
         return default_folder(use, goods)
     asked = json.dumps([method.settings(), dict(goods)], sort_keys=True)
-    name = [use, *(Path(source).name for source in goods.values()), hashlib.sha256(asked.encode()).hexdigest()[:8]]
+    name = [
+        use,
+        *(Path(source.partition("\n")[0]).name for source in goods.values()),
+        hashlib.sha256(asked.encode()).hexdigest()[:8],
+    ]
     return Path("runs") / slug("-".join(name))
 
 

@@ -47,7 +47,11 @@ def plain(label: str, estimate: float, n: int = 20) -> dict:
             "2 of 3 pairs of models can be told apart",
         ),
         ([plain("x", 0.5)], "x: 0.50 [0.40, 0.60] over 20 items"),
-        ([plain("x", 0.5), plain("y", 0.7)], "2 estimates, the highest y: 0.70 [0.60, 0.80]"),
+        ([plain("x", 0.5), plain("y", 0.7)], "2 estimates over 20 items, the highest y: 0.70 [0.60, 0.80]"),
+        (
+            [plain(name, 0.5) | {"task": name, "measure": "acc", "file": f"{name}.eval"} for name in ("arc", "mmlu")],
+            "2 estimates from 2 logs",
+        ),
     ],
 )
 def test_headline(rows, said) -> None:
@@ -60,6 +64,25 @@ def test_section_escapes_and_draws() -> None:
     assert "<b>careful" not in shown.body
     assert "<i>x" not in shown.body
     assert "<svg" in shown.body
+
+
+def test_a_pair_shows_both_scores_and_a_baseline_is_named_once() -> None:
+    pair = estimates.section(Table.of([row("x", "y", 0.1, 0.3, score_a=0.75, score_b=0.5)])).body
+    assert "x scored 0.750 and y scored 0.500 on 20 items." in pair.replace("\N{NO-BREAK SPACE}", " ")
+    assert "Right of the dashed line x is better, left of it y" in pair
+    several = estimates.section(Table.of([row("x", "z", -0.3, -0.1), row("y", "z", -0.1, 0.2)])).body
+    assert "Against z" in several
+    assert "the other model is better, left of it z" in several
+
+
+def test_what_was_noted_of_the_table_is_shown_and_repeated_remarks_once() -> None:
+    rows = [plain(name, 0.5) for name in ("x", "y", "z")]
+    table = Table.of(rows, warnings=["columns are left out: <b>notes</b>"], together="they hold together")
+    shown = estimates.section(table).body
+    assert "columns are left out: &lt;b&gt;notes" in shown
+    assert "they hold together" in shown
+    assert shown.count("careful") == 1
+    assert "3 of them: " in shown
 
 
 def test_differences_that_cannot_be_told_are_grey() -> None:

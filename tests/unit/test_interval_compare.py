@@ -19,7 +19,8 @@ from burnish.core.shapes import Analysis
 from burnish.data import every_eval_ever
 from burnish.data.logs import read_log
 from burnish.data.logs.items import Items, align, select
-from burnish.data.scores import Table
+from burnish.data.logs.several import Logs
+from burnish.data.scores import Table, read_table
 from burnish.evaluate.compare import Compare
 from burnish.evaluate.interval import Interval
 from burnish.stats.reported import doubt, sample_error, share_error
@@ -292,6 +293,83 @@ def test_two_logs_of_one_model_are_told_apart(tmp_path) -> None:
     assert len(read_scores(tmp_path / "run")) == 20
 
 
+def test_runs_that_never_differ_are_no_certainty(tmp_path) -> None:
+    """Two models that are always right, ten items with three runs: a t interval has no width at all."""
+    paths = [
+        inspect_json(
+            tmp_path / f"{name}.json", [sample(n, "C", epoch=e) for n in range(10) for e in (1, 2, 3)], model=name
+        )
+        for name in ("one", "two")
+    ]
+    row = only(Compare()(*paths))
+    assert row["method"] == "tango"
+    assert row["low"] < -0.2
+    assert row["high"] > 0.2
+    with pytest.raises(BadInput, match="auto, tango, student-t or bootstrap"):
+        Compare(method="probit")(*paths)
+
+
+def test_a_share_outside_its_bounds_is_said_in_comparisons_too() -> None:
+    row = only(Compare(table=(0, 20, 0, 0))())
+    assert row["high"] < row["estimate"] == 1
+    assert "outside the bounds" in row["warnings"]
+
+
+def test_several_logs_are_rows_of_one_table(tmp_path) -> None:
+    for name, right in (("b", 4), ("a", 7)):
+        inspect_json(tmp_path / f"{name}.json", [sample(n, "CI"[n >= right]) for n in range(10)], model=f"maker/{name}")
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "c.json").mkdir()
+    with Run(tmp_path / "run") as run:
+        table = Interval()(Logs.of(str(tmp_path / "*.json")), run=run)
+    assert [(row["label"], row["file"], row["estimate"]) for row in table.rows()] == [
+        ("maker/a", "a.json", 0.7), ("maker/b", "b.json", 0.4)
+    ]  # fmt: skip
+    told = table.notes["warnings"]
+    assert len(told) == 2
+    assert all(text.startswith("left out: ") for text in told)
+    assert any("broken.json" in text for text in told)
+    items = Table.of(read_table(tmp_path / "run" / "items.parquet").rows())
+    assert {(row["file"], row["model"]) for row in items.rows()} == {("a.json", "maker/a"), ("b.json", "maker/b")}
+    one = Interval()(Logs.of(tmp_path / "a.json"))
+    assert (only(one)["low"], one.notes["format"]) == (table.rows()[0]["low"], "Inspect log")
+    with pytest.raises(BadInput, match="only results of one log"):
+        Interval(export=str(tmp_path / "x.json"))(Logs.of([tmp_path / "a.json", tmp_path / "b.json"]))
+    with pytest.raises(BadInput, match=r"no log could be used(?s:.*)broken.json(?s:.*)c.json"):
+        Interval()(Logs.of([tmp_path / "broken.json", tmp_path / "c.json"]))
+
+
+def test_order_of_several_logs_does_not_matter_and_equal_names_are_told_apart(tmp_path) -> None:
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        inspect_json(tmp_path / folder / "a.json", [sample(n, "CI"[n % 2]) for n in range(8)])
+    paths = [tmp_path / "x" / "a.json", tmp_path / "y" / "a.json"]
+    one, other = Interval()(Logs.of(paths)).rows(), Interval()(Logs.of(paths[::-1])).rows()
+    assert one == other
+    assert [row["label"] for row in one] == [str(path) for path in paths]
+
+
+def test_logs_that_are_not_there_are_all_named(tmp_path) -> None:
+    with pytest.raises(BadInput) as caught:
+        Logs.of(f"{tmp_path}/none.json\n{tmp_path}/*.eval")
+    assert "there is nothing at" in caught.value.problem
+    assert "no file fits the pattern" in caught.value.problem
+    odd = tmp_path / "arc[0].csv"
+    odd.write_text("id,score\n1,1\n2,0\n")
+    assert Logs.of([odd, odd]) == (odd,)
+
+
+def test_command_line_takes_many_logs(tmp_path, burnish: Burnish, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in "abc":
+        csv(tmp_path / f"{name}.csv", "id,score", *(f"{n},{int(n < 5)}" for n in range(9)))
+    code, said, _ = burnish("evaluate", "interval", "a.csv", "b.csv", "c.csv", "--method", "wilson", "--out", "run")
+    assert code == 0
+    assert all(f"{name} " in said for name in "abc")
+    code, _, said = burnish("evaluate", "interval", "a.csv", "no.csv")
+    assert (code, "there is nothing at no.csv" in said) == (2, True)
+
+
 def test_counts_without_logs() -> None:
     row = only(Compare(table=(7, 1, 11, 1))())
     assert row["p_better"] == pytest.approx(0.0004, abs=1e-3)
@@ -395,7 +473,7 @@ def test_command_line_takes_two_files_and_shows_a_table(tmp_path, burnish: Burni
     code, said, _ = burnish("evaluate", "compare", "a.json", "b.json")
     assert code == 0
     assert "[b]maker/one − <i>maker/two" in said
-    assert "probit: 0/1 scores of 20 shared items" in said
+    assert "probit: right or wrong answers to the same 20 items" in said
     page = next((tmp_path / "runs").glob("compare-*/report.html")).read_text(encoding="utf-8")
     assert "[b]maker/one is better than &lt;i&gt;maker/two" in page
     assert "<i>maker" not in page
@@ -504,11 +582,26 @@ def test_published_aime_posteriors() -> None:
     assert wanted["aime"]
     rows = {row["model"]: row for row in Interval()(logs("small_sample_stats/matharena_aime_II.csv")).rows()}
     assert len(rows) == 19
-    row = rows["o3-mini (high)"]
-    assert (row["low"], row["high"]) == pytest.approx((0.7480, 0.9688), abs=2e-3)
-    row = rows["DeepSeek-R1"]
-    assert (row["low"], row["high"]) == pytest.approx((0.5510, 0.8701), abs=2e-3)
-    assert row["stderr"] == pytest.approx(0.08452, abs=1e-5)
+    for name, expected in wanted["aime"].items():
+        row = rows[name]
+        assert (row["n"], row["runs"], row["method"]) == (15, 60, "bayes")
+        assert (row["low"], row["high"]) == pytest.approx(
+            (expected["clustered"]["lo"], expected["clustered"]["hi"]), abs=2e-3
+        ), name
+        assert row["stderr"] == pytest.approx(expected["cluster_se_inspect"], abs=1e-5)
+
+
+@real
+def test_published_runs_are_compared_by_items() -> None:
+    path = logs("small_sample_stats/matharena_aime_II.csv")
+    row = only(Compare(model_a="o3-mini (high)", model_b="DeepSeek-R1")(path))
+    assert (row["n"], row["method"]) == (15, "tango")
+    assert "15 items with 4 runs each count for" in row["warnings"]
+    other = only(Compare(model_a="DeepSeek-R1", model_b="o3-mini (high)")(path))
+    assert (row["low"], row["high"], row["estimate"]) == (-other["high"], -other["low"], -other["estimate"])
+    # As wide as the differences of items are uneven, and never as narrow as 60 items would be.
+    items = only(Compare(model_a="o3-mini (high)", model_b="DeepSeek-R1", method="student-t")(path))
+    assert 0.8 < (row["high"] - row["low"]) / (items["high"] - items["low"]) < 1.5
 
 
 @real

@@ -17,6 +17,7 @@ from burnish.stats.ranking import (
     pairwise_accuracy,
     permutation_p,
     soft_pairwise_accuracy,
+    soft_pairwise_interval,
     tie_calibrated_accuracy,
 )
 
@@ -118,3 +119,30 @@ def test_bad_matrices_are_refused() -> None:
         tie_calibrated_accuracy([[1, 2]], [[1, 2, 3]])
     with pytest.raises(BadInput, match="1 systems"):
         soft_pairwise_accuracy([[1], [2]], [[1], [2]])
+
+
+def _scored(rng: np.random.Generator, segments: int) -> tuple[np.ndarray, np.ndarray]:
+    """Eight systems of rising quality, as humans and a noisy metric see them."""
+    human = np.linspace(0, 0.8, 8) + rng.normal(0, 1, (segments, 1)) + rng.gumbel(0, 1, (segments, 8))
+    return human, 0.6 * human + rng.normal(0, 1, (segments, 8))
+
+
+def test_soft_pairwise_interval_holds_what_other_segments_give() -> None:
+    rng = np.random.default_rng(0)
+    target = np.mean([soft_pairwise_accuracy(*_scored(rng, 30), 200) for _ in range(200)])
+    found = [soft_pairwise_interval(*_scored(rng, 30), draws=200, resamples=200) for _ in range(60)]
+    assert sum(one.low <= target <= one.high for one in found) >= 52
+    # It says something: the scores of one test set do not leave everything open.
+    assert np.mean([one.high - one.low for one in found]) < 0.4
+
+
+def test_soft_pairwise_interval_is_that_of_the_accuracy() -> None:
+    human, metric = _scored(np.random.default_rng(1), 25)
+    found = soft_pairwise_interval(human, metric)
+    assert found == soft_pairwise_interval(human, metric)
+    assert found.estimate == soft_pairwise_accuracy(human, metric)
+    assert 0 <= found.low < found.estimate <= found.high <= 1
+    perfect = soft_pairwise_interval(human, human)
+    assert (perfect.estimate, perfect.low, perfect.high) == (1, 1, 1)
+    with pytest.raises(BadInput, match="NaN or infinite in rows 0, 1, 2"):
+        soft_pairwise_interval(np.full((3, 2), np.nan), np.ones((3, 2)))

@@ -122,6 +122,46 @@ def test_paired_binary_scores_take_the_paired_posterior() -> None:
         paired_scores([1, 0], [1])
 
 
+def test_clustered_and_repeated_pairs_mirror_exactly() -> None:
+    a, b = RNG.integers(0, 4, (2, 12)) / 3
+    runs, labels = np.full(12, 3), np.repeat(np.arange(4), 3)
+    for options in ({"runs": runs}, {"runs": runs, "clusters": labels}):
+        one, other = paired_scores(a, b, **options), paired_scores(b, a, **options)
+        assert (one.interval.low, one.interval.high) == (-other.interval.high, -other.interval.low)
+        assert one.interval.low <= one.interval.estimate <= one.interval.high
+
+
+def test_runs_lie_between_one_run_and_as_many_items() -> None:
+    """Copies of one run say what one run says; runs that are as good as new items say nearly what those say."""
+    a, b = np.array([1, 1, 0, 1, 1, 0, 1, 1.0]), np.array([0, 1, 0, 1, 0, 0, 1, 0.0])
+    copies, single = paired_scores(a, b, runs=np.full(8, 5)), paired_scores(a, b, list(range(8)))
+    assert (copies.interval.low, copies.interval.high) == pytest.approx((single.interval.low, single.interval.high))
+    x, y = RNG.binomial(8, 0.8, 60) / 8, RNG.binomial(8, 0.6, 60) / 8
+    found = paired_scores(x, y, runs=np.full(60, 8)).interval
+    alone = paired_binary(*(round(480 * v) for v in ((x * y).mean(), (x * (1 - y)).mean(), (y * (1 - x)).mean())),
+                          round(480 * ((1 - x) * (1 - y)).mean()), "tango").interval  # fmt: skip
+    assert found.high - found.low == pytest.approx(alone.high - alone.low, rel=0.25)
+
+
+def test_runs_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(BadInput, match="one whole number of at least 1"):
+        paired_scores([0.5, 1], [0, 1], runs=[2])
+    with pytest.raises(BadInput, match=r"lies in \[0, 1\]"):
+        paired_scores([0.5, 2], [0, 1], runs=[2, 2])
+    with pytest.raises(Unsupported, match="several runs"):
+        paired_scores([0.5, 1], [0, 1], runs=[2, 2], method="probit")
+
+
+def test_one_large_cluster_of_pairs_is_not_taken_for_many() -> None:
+    """A cluster of 60 items beside 20 single ones: its difference, whatever it is, moves the mean by three quarters."""
+    labels = [*[0] * 60, *range(1, 21)]
+    a = np.array([1.0] * 60 + [0.0, 1.0] * 10)
+    b = np.array([0.0] * 60 + [1.0, 0.0] * 10)
+    found = paired_scores(a, b, labels).interval
+    # As twenty-one items it would be above 0.4.
+    assert found.low < 0.2
+
+
 def test_unpaired_scores() -> None:
     a, b = RNG.normal(1, 1, 14), RNG.normal(0, 3, 9)
     found = unpaired_scores(a, b)

@@ -17,7 +17,7 @@ from scipy import special, stats
 from burnish.core.errors import BadInput, UnknownName
 from burnish.stats import exact_coverage
 from burnish.stats.clustered import clustered as clustered_interval
-from burnish.stats.clustered import posterior, standard_error
+from burnish.stats.clustered import design_effect, posterior, standard_error
 from burnish.stats.lattice import Density, fill
 from burnish.stats.proportion import bounds, methods, proportion
 
@@ -284,3 +284,51 @@ def test_a_lattice_finds_a_narrow_peak_far_from_where_it_starts() -> None:
     assert density.quantile(0.5) == pytest.approx(3.3, abs=1e-5)
     assert density.quantile(0.975) == pytest.approx(3.3 + 1.959964e-2, abs=1e-5)
     assert found.axes[1] @ found.marginal(1) == pytest.approx(-7, abs=1e-3)
+
+
+def test_effect_of_clusters_of_one_is_one_and_of_copies_their_size() -> None:
+    k = np.array([1, 0, 1, 1, 0, 1, 1, 1])
+    ones = np.ones(8)
+    assert design_effect(k, ones, 0.75 * 0.25) == pytest.approx(1)
+    assert design_effect(4 * k, 4 * ones, 0.75 * 0.25) == pytest.approx(4)
+    assert design_effect([0, 0, 0], [5, 5, 5], 0.0) == 5
+    assert design_effect([3, 3, 3], [5, 5, 5], 0.24) == 5  # no spread at all is not certainty
+
+
+def test_effect_of_one_large_cluster_among_small_ones_is_not_cut_to_the_mean_size() -> None:
+    # Half of 200 items are one cluster: no more than some four items' worth of information, whatever the mean size is.
+    n = np.array([100] + [1] * 100)
+    k = np.array([100] + [0, 1] * 50)
+    effect = design_effect(k, n, 0.75 * 0.25)
+    assert effect > 10
+    assert effect <= (100**2 + 100) / 200
+
+
+@pytest.mark.parametrize("clusters", [19, 20])
+def test_auto_trusts_the_spread_of_twenty_clusters(clusters: int) -> None:
+    k, n = np.array([4, 5] * 10)[:clusters], np.full(clusters, 5)
+    found = clustered_interval(k, n, "auto")
+    assert found.method == ("beta-effective" if clusters == 20 else "bayes")
+    assert found == clustered_interval(k, n, found.method)
+
+
+def test_effective_size_of_independent_items_is_nearly_their_number() -> None:
+    rng = np.random.default_rng(0)
+    k = rng.binomial(5, 0.8, 400)
+    found, alone = clustered_interval(k, np.full(400, 5), "beta-effective"), proportion(int(k.sum()), 2000)
+    assert (found.low, found.high) == pytest.approx((alone.low, alone.high), abs=2e-3)
+    never = clustered_interval(np.zeros(30, dtype=int), np.full(30, 5), "beta-effective")
+    assert never.high == pytest.approx(proportion(0, 30).high, rel=0.1)
+    assert never.low > 0
+
+
+def test_auto_covers_alike_clusters_of_a_good_model_where_the_posterior_does_not() -> None:
+    """30 items with 5 runs each, all equally hard, of a model that is right 98 times of 100."""
+    rng = np.random.default_rng(1)
+    held = {"auto": 0, "bayes": 0}
+    for k in rng.binomial(5, 0.98, (100, 30)):
+        for method in held:
+            found = clustered_interval(k, np.full(30, 5), method)
+            held[method] += found.low <= 0.98 <= found.high
+    assert held["auto"] >= 92
+    assert held["bayes"] < 88

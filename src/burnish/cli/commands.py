@@ -106,7 +106,13 @@ def command(entry: catalogue.Entry) -> Callable[..., None]:
 
     def act(*words: str, **given: Any) -> None:
         names = [*(good.name for good in goods if good not in placed), *cls.model_fields, *options.model_fields]
-        found, wrong = fields.split_words(words, [*map(fields.flag, names), "--help"], len(placed))
+        # The last one may be several: it takes all words that are left.
+        many = bool(placed) and _may_be_many(placed[-1])
+        found, wrong = fields.split_words(
+            words, [*map(fields.flag, names), "--help"], len(words) if many else len(placed)
+        )
+        if many and len(found) > len(placed):
+            found[len(placed) - 1 :] = ["\n".join(found[len(placed) - 1 :])]
         given |= {good.name: word for good, word in zip(placed, found, strict=False)}
         sources, lacking = _sources(goods, placed, given)
         method = _build(cls, given, wrong)
@@ -191,7 +197,8 @@ def _parameters(
 ) -> list[inspect.Parameter]:
     # They take whatever is no known flag, so that unknown flags are reported together with all other faults.
     told = [_told(good) if len(placed) == 1 else f"{good.name.upper()}: {_told(good)}" for good in placed]
-    shape: dict[str, Any] = {"name": " ".join(good.name.upper() for good in placed), "help": ". ".join(told)}
+    names = " ".join(good.name.upper() + "..." * _may_be_many(good) for good in placed)
+    shape: dict[str, Any] = {"name": names, "help": ". ".join(told)}
     shape |= {"group": GOODS, "show_default": False} if placed else {"name": "words", "show": False}
     words = Annotated[str, Parameter(allow_leading_hyphen=True, **shape)]
     # Named as a good, for names of goods and of settings are known to differ.
@@ -242,6 +249,11 @@ def _parameter(name: str, field: FieldInfo, group: Any) -> inspect.Parameter:
     )
 
 
+def _may_be_many(good: Good) -> bool:
+    kind = catalogue.GOODS.get(good.kind)
+    return kind is not None and kind.many
+
+
 def _default(good: Good) -> str:
     kind = catalogue.GOODS.get(good.kind)
     return (kind.default or {}).get(good.name, "") if kind is not None else ""
@@ -254,11 +266,13 @@ _SOURCES = {
     "Scores": "a run folder, or a Parquet file of scores",
     "Table": "a run folder, or a Parquet file",
     "Path": "a file or a folder",
+    "Logs": "files, folders, or patterns such as 'logs/*.eval', one or more",
 }
 
 
 def _describe(good: Good) -> str:
-    return f"a {good.kind}: {_SOURCES[good.kind]}" if good.kind in _SOURCES else f"a {good.kind}"
+    kind = good.kind.lower() if _may_be_many(good) else f"a {good.kind}"
+    return f"{kind}: {_SOURCES[good.kind]}" if good.kind in _SOURCES else kind
 
 
 def _check_names(entry: catalogue.Entry, cls: type[Method], goods: Sequence[Good], options: type[Options]) -> None:

@@ -93,7 +93,9 @@ def _estimates(rows: list[dict[str, Any]], notes: Mapping[str, Any]) -> None:
         if name in notes:
             look.say(f"{name}: {notes[name]}")
     warnings = [f"warning: {text}" for text in notes.get("warnings", [])]
-    warnings += [f"{row['label']}: {row['warnings']}" for row in rows if row.get("warnings")]
+    warnings += catalogue.reference("burnish.report.words:gathered")(
+        (row["label"], row.get("warnings") or "") for row in rows
+    )
     for text in warnings:
         look.say(text, "yellow")
 

@@ -53,11 +53,12 @@ from burnish.data.logs.items import Items, align, measures, models, one_of, sele
 from burnish.data.scores import Scores, Table
 from burnish.stats.multiplicity import bonferroni_level, holm
 from burnish.stats.paired import PairedResult, mcnemar, paired_binary
+from burnish.stats.rows import estimate_row
 from burnish.stats.scores import paired_scores
 from burnish.stats.unpaired import unpaired_binary
 
 WHY = {
-    "table": "0/1 scores of {n} shared items: the paired posterior, right at every n",
+    "table": "right or wrong answers to the same {n} items: a posterior that uses how often both models agree",
     "runs": "several 0/1 runs an item: the table of single answers, at as many items as hold the same information",
     "clusters": "{clusters} clusters of items: the items' differences, a cluster at a time",
     "scores": "scores other than 0 and 1: the items' differences",
@@ -274,20 +275,12 @@ def _row(
     verdict = (
         f"{names[0]} is better" if found.low > 0 else f"{names[1]} is better" if found.high < 0 else "cannot be told"
     )
-    notes = [*warnings, *([found.note] if found.note else [])]
     return {
         "label": f"{names[0]} − {names[1]}",
         "a": names[0],
         "b": names[1],
         "measure": a.measure if a is not None else "share",
-        "estimate": found.estimate,
-        "low": found.low,
-        "high": found.high,
-        "level": found.level,
-        "method": found.method,
-        "why": why,
-        "n": n,
-        "n_clusters": found.n_clusters,
+        **estimate_row(found, why, n, warnings),
         "score_a": float(a.means.mean()) if a is not None else None,
         "score_b": float(b.means.mean()) if b is not None else None,
         **dict.fromkeys(("both", "only_a", "only_b", "neither")),
@@ -295,5 +288,4 @@ def _row(
         "p_value": 2 * min(result.p_better, 1 - result.p_better),
         "p_holm": None,
         "verdict": verdict,
-        "warnings": "; ".join(notes),
     }

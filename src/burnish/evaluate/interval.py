@@ -8,7 +8,8 @@ that are missing are left out and counted, never taken for 0. Then, for every mo
 | scores | method |
 |---|---|
 | 0 and 1, one run an item | quantiles of the posterior Beta(1 + k, 1 + n - k) |
-| 0 and 1, several runs an item, or a cluster key | the clustered posterior: θ ~ U(0, 1), d ~ Gamma(1, 1), θ_t ~ Beta(dθ, d(1 - θ)), k_t ~ Binomial(n_t, θ_t); the items, or the clusters, are t |
+| 0 and 1, several runs an item, or a cluster key; fewer than 20 items, or clusters | the clustered posterior: θ ~ U(0, 1), d ~ Gamma(1, 1), θ_t ~ Beta(dθ, d(1 - θ)), k_t ~ Binomial(n_t, θ_t); the items, or the clusters, are t |
+| the same, 20 or more | quantiles of the posterior of a proportion, at the number of independent items that would say as much |
 | any others | an interval of the mean of the items' means |
 
 Counts can be given without a log: `--successes` and `--n`, or a confusion table and a metric of it.
@@ -51,23 +52,33 @@ from burnish.core.run import Run, ensure
 from burnish.data.logs import Reported
 from burnish.data.logs.analysis import LogAnalysis
 from burnish.data.logs.items import Items, measures, models, one_of, select
+from burnish.data.logs.several import Logs
 from burnish.data.scores import Scores, Table
 from burnish.stats.clustered import clustered
 from burnish.stats.confusion import confusion_interval
 from burnish.stats.epochs import epochs
 from burnish.stats.interval import Interval as Bounds
 from burnish.stats.proportion import proportion
-from burnish.stats.reported import doubt, sample_error, share_error
+from burnish.stats.reported import doubt, sample_error, share_error, stated_interval
+from burnish.stats.rows import estimate_row
 from burnish.stats.scores import mean_score
 
 FEW = 15
 """Items below which a result is labelled: some packages refuse to report them."""
 
 SINGLE = ("beta", "jeffreys", "wilson", "clopper-pearson", "wald", "student-t", "bootstrap")
-CLUSTERED = ("bayes", "miller", "inspect-t", "inspect-wilson", "cluster-bootstrap", "within-bootstrap")
+CLUSTERED = (
+    "bayes",
+    "beta-effective",
+    "miller",
+    "inspect-t",
+    "inspect-wilson",
+    "cluster-bootstrap",
+    "within-bootstrap",
+)
 
 WHY = {
-    "counts": "right and wrong answers to {n} independent items: the Beta posterior is right at every n",
+    "counts": "right and wrong answers to independent items: the Beta posterior is right at every number of them",
     "runs": "0/1 scores with up to {runs} runs an item: runs of one item are alike, so items are the clusters",
     "clusters": "0/1 scores in {clusters} clusters: items of a cluster are alike, so clusters are what is counted",
     "scores": "scores other than 0 and 1: an interval of the mean of the items' means",
@@ -102,6 +113,7 @@ class Interval(LogAnalysis):
         "logit-t",
         "bootstrap",
         "bayes",
+        "beta-effective",
         "miller",
         "inspect-t",
         "inspect-wilson",
@@ -140,16 +152,17 @@ class Interval(LogAnalysis):
             raise ValueError(f"method: {self.method} needs clusters, and counts have none")
         return self
 
-    def __call__(self, file: Path | None = None, run: Run | None = None) -> Table:
-        """Give every model and measure its interval.
+    def __call__(self, file: Logs | Path | None = None, run: Run | None = None) -> Table:
+        """Give every model and measure of every log its interval.
 
         Args:
-            file: A log, or a folder that holds one; None where counts are given.
+            file: Logs, or folders that hold one each; None where counts are given.
             run: Where figures go.
 
         Returns:
-            A row for each: label, model, measure, estimate, low, high, level, method, why, n, runs, n_clusters, stderr
-            (what the items give), reported and reported_stderr (what the log states), warnings.
+            A row for each: label, model, measure, file, task, estimate, low, high, level, method, why, n, runs,
+            n_clusters, stderr (what the items give), reported and reported_stderr (what the log states), warnings. Of
+            several logs, one that cannot be read or has no scores is left out with a warning.
 
         Raises:
             BadInput: neither a log nor counts, or both; a log without scores; a method that does not fit the scores.
@@ -159,19 +172,29 @@ class Interval(LogAnalysis):
         if counts == (file is not None):
             both = "both a log and counts are given" if counts else "neither a log nor counts are given"
             raise BadInput(both, "give a file, or --successes and --n, or --confusion")
-        scores = None if file is None else self.read(file)
-        rows, left = ([self._counted()], []) if scores is None else self._rows(scores, run)
-        # Best first within a measure; names settle ties, so that nothing depends on the file's order.
-        rows.sort(key=lambda row: (row["measure"], -row["estimate"], row["model"]))
-        notes: dict[str, Any] = {"warnings": [*scores.notes["warnings"], *left]} if scores is not None else {}
-        if scores is not None:
-            notes |= {name: scores.notes[name] for name in ("format", "file", "task")}
+        scores: Scores | None = None
+        kept: list[pa.Table] = []
+        notes: dict[str, Any] = {}
+        if file is None:
+            rows = [self._counted()]
+        elif isinstance(file, Path) or len(file) == 1:
+            scores = self.read(file if isinstance(file, Path) else file[0])
+            rows, kept, left = self._rows(scores)
+            named = {name: scores.notes[name] for name in ("format", "file", "task")}
+            notes = {"warnings": [*scores.notes["warnings"], *left], **named}
+        else:
+            rows, kept, notes = self._several(file)
+        # Best first within a task and measure; names settle ties, so that nothing depends on the file's order.
+        rows.sort(key=lambda row: (row["task"], row["measure"], -row["estimate"], row["model"], row["file"]))
         _name(rows)
+        if kept:
+            run.items(pa.concat_tables(kept))
         for row in rows[:4]:
             run.metric(**{row["label"]: {key: row[key] for key in ("estimate", "low", "high", "level")}})
         if self.export:
             if scores is None:
-                raise BadInput("only results of a log can be exported: counts tell neither model nor task")
+                why = "counts tell neither model nor task" if file is None else "a record holds one model and task"
+                raise BadInput(f"only results of one log can be exported: {why}")
             from burnish.data.every_eval_ever import write
 
             notes["exported"] = str(write(Path(self.export), scores, rows))
@@ -187,17 +210,43 @@ class Interval(LogAnalysis):
         assert self.successes is not None
         assert self.n is not None
         found = proportion(self.successes, self.n, "beta" if self.method == "auto" else self.method, self.level)
-        why = WHY["counts" if self.method == "auto" else "asked"].format(n=self.n)
+        why = WHY["counts" if self.method == "auto" else "asked"]
         stderr = share_error(self.successes / self.n, self.n) or None
         return _row("", "share", found, why, self.n, stderr=stderr)
 
     # -- a log ----------------------------------------------------------------------------------------------------
 
-    def _rows(self, scores: Scores, run: Run) -> tuple[list[dict[str, Any]], list[str]]:
-        """A row for every model and measure, and why some have none."""
+    def _several(self, logs: Logs) -> tuple[list[dict[str, Any]], list[pa.Table], dict[str, Any]]:
+        """The rows and items of several logs, each with its file's name, and what is to be known about them."""
+        rows: list[dict[str, Any]] = []
+        kept: list[pa.Table] = []
+        warnings: list[str] = []
+        faults: list[str] = []
+        for name, path in zip(logs.names, logs, strict=True):
+            try:
+                scores = self.read(path)
+                found, items, left = self._rows(scores)
+            except BadInput as error:
+                faults.append(" ".join(error.problem.split()))
+                continue
+            rows += [row | {"file": name} for row in found]
+            kept += [table.append_column("file", pa.array([name] * len(table), pa.string())) for table in items]
+            warnings += [f"{name}: {text}" for text in (*scores.notes["warnings"], *left)]
+        if not rows:
+            raise BadInput.of("no log could be used", faults)
+        warnings += [f"left out: {fault}" for fault in faults]
+        return rows, kept, {"warnings": warnings, "logs": len(logs) - len(faults), "left_out": len(faults)}
+
+    def _rows(self, scores: Scores) -> tuple[list[dict[str, Any]], list[pa.Table], list[str]]:
+        """A row for every model and measure, their items, and why some have none."""
+        rows, kept, left = self._found(scores)
+        named = {"file": str(scores.notes["file"]), "task": str(scores.notes["task"] or "")}
+        return [row | {name: row[name] or said for name, said in named.items()} for row in rows], kept, left
+
+    def _found(self, scores: Scores) -> tuple[list[dict[str, Any]], list[pa.Table], list[str]]:
         reported = [Reported(**one) for one in scores.notes["reported"]]
         if not len(scores):
-            return list(self._figures(scores, reported)), []
+            return list(self._figures(scores, reported)), [], []
         file = str(scores.notes["file"])
         known, there = measures(scores), models(scores)
         if not known:
@@ -218,9 +267,7 @@ class Interval(LogAnalysis):
                 kept.append(items.table())
         if not rows:
             raise faults[0]
-        run.items(pa.concat_tables(kept))
-        notes = [error.problem for error in faults]
-        return rows, notes
+        return rows, kept, [error.problem for error in faults]
 
     def _row(self, items: Items, reported: list[Reported]) -> dict[str, Any]:
         found, why = self._interval(items)
@@ -272,14 +319,14 @@ class Interval(LogAnalysis):
             k = np.bincount(labels, items.successes).astype(int)
             n = np.bincount(labels, items.sizes).astype(int)
             why = WHY["clusters" if grouped else "runs"].format(clusters=len(k), runs=runs)
-            return clustered(k, n, "bayes" if auto else self.method, self.level), why if auto else WHY["asked"]
+            return clustered(k, n, self.method, self.level), why if auto else WHY["asked"]
         if items.binary and self.method != "logit-t":
             if self.method in CLUSTERED:
                 raise BadInput(
                     f"method {self.method} is for clusters or runs, and every item stands alone", "--cluster KEY"
                 )
             method = "beta" if auto else self.method
-            why = WHY["counts"].format(n=len(items)) if auto else WHY["asked"]
+            why = WHY["counts"] if auto else WHY["asked"]
             return proportion(int(items.successes.sum()), len(items), method, self.level), why
         if not auto and self.method not in ("student-t", "logit-t", "bootstrap", "cluster-bootstrap"):
             raise BadInput(
@@ -299,9 +346,10 @@ class Interval(LogAnalysis):
                 method = "beta" if self.method == "auto" else self.method
                 found = proportion(one.successes, one.n, method, self.level)
                 due = share_error(one.estimate, one.n)
-                why = WHY["counts" if self.method == "auto" else "asked"].format(n=one.n)
+                why = WHY["counts" if self.method == "auto" else "asked"]
             elif one.stderr:
-                found, due, why = _stated(one, self.level), None, WHY["stated"]
+                found = stated_interval(one.estimate, one.stderr, one.n or 1, self.level)
+                due, why = None, WHY["stated"]
             else:
                 continue
             wrong = doubt(one.estimate, one.stderr, due)
@@ -319,16 +367,11 @@ class Interval(LogAnalysis):
             yield row | {"runs": one.n or 0}
 
 
-def _stated(one: Reported, level: float) -> Bounds:
-    from scipy import stats
-
-    reach = float(stats.norm.ppf((1 + level) / 2)) * (one.stderr or 0.0)
-    return Bounds(one.estimate, one.estimate - reach, one.estimate + reach, level, one.n or 1, None, "stated-stderr")
-
-
 def _name(rows: list[dict[str, Any]]) -> None:
-    """Label rows by what tells them apart: their models, their measures, or both."""
-    several = [name for name in ("model", "measure") if len({row[name] for row in rows}) > 1]
+    """Label rows by what tells them apart: their models, their measures, their tasks, and if need be their files."""
+    several = [name for name in ("model", "measure", "task", "file") if len({row[name] for row in rows}) > 1]
+    while len(several) > 1 and len({tuple(row[name] for name in several[:-1]) for row in rows}) == len(rows):
+        several.pop()
     for row in rows:
         row["label"] = " ".join(row[name] for name in several or ("model", "measure") if row[name])
 
@@ -343,24 +386,15 @@ def _row(
     stderr: float | None = None,
     stated: Reported | None = None,
 ) -> dict[str, Any]:
-    notes = [*(warnings or []), *([found.note] if found.note else [])]
-    if not found.low <= found.estimate <= found.high:
-        notes.append("the observed share lies outside: the posterior holds that no model is right always, or never")
     return {
         "label": "",
         "model": model,
         "measure": measure,
-        "estimate": found.estimate,
-        "low": found.low,
-        "high": found.high,
-        "level": found.level,
-        "method": found.method,
-        "why": why,
-        "n": n,
+        "file": "",
+        "task": "",
+        **estimate_row(found, why, n, warnings or []),
         "runs": n,
-        "n_clusters": found.n_clusters,
         "stderr": stderr,
         "reported": stated.estimate if stated else None,
         "reported_stderr": stated.stderr if stated else None,
-        "warnings": "; ".join(notes),
     }

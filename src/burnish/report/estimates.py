@@ -60,7 +60,14 @@ def headline(kept: Table | None) -> str:
         best = max(rows, key=lambda row: row["estimate"])
         if len(rows) == 1:
             return f"{best['label']}: {_figures(best)}{_over(best, 'over')}"
-        return f"{words.plural(len(rows), 'estimate')}, the highest {best['label']}: {_figures(best)}"
+        kinds = {(row.get("task"), row.get("measure")) for row in rows}
+        logs = len({row["file"] for row in rows if row.get("file")})
+        if len(kinds) > 1:
+            # The best of figures of different kinds is none.
+            return words.plural(len(rows), "estimate") + (f" from {logs} logs" if logs > 1 else "")
+        same = len({row.get("n") for row in rows}) == 1
+        over = _over(best, "over") if same else ""
+        return f"{words.plural(len(rows), 'estimate')}{over}, the highest {best['label']}: {_figures(best)}"
     first = rows[0]
     if len(rows) == 1:
         on = _over(first, "on")
@@ -88,27 +95,41 @@ def section(kept: Table | None) -> Section | None:
         return None
     rows = _rows(kept)
     differ = _differ(rows[0])
+    base = _base(rows)
     drawn = [
         Row(
-            row["label"],
+            row["a"] if base else row["label"],
             row["estimate"],
             row["low"],
             row["high"],
             margin=0.0 if differ else None,
             side="either" if differ else "below",
             quiet=differ and not _told(row),
+            group=f"Against {base}" if base else "",
         )
         for row in rows[:MOST_DRAWN]
     ]
     columns = [Column(name) for name in GLANCE if any(row.get(name) is not None for row in rows)]
     data = table([{one.key: row[one.key] for one in columns} for row in rows], columns, caption="Estimates")
     body = figure(forest(drawn, math.inf), _caption(rows, differ), data)
+    if len(rows) == 1 and rows[0].get("score_a") is not None:
+        one = rows[0]
+        scored = [f"{one[side]} scored {words.number(float(one[f'score_{side}']))}" for side in ("a", "b")]
+        body += paragraph(" and ".join(scored) + (f"{_over(one, 'on')}." if one.get("n") else "."))
     if len(rows) == 1 and rows[0].get("both") is not None:
         body += _cells(rows[0])
     whys = Counter(f"{row.get('method', '')}: {row['why']}." for row in rows if row.get("why"))
     body += Markup("").join(paragraph(why) for why in whys)
-    warned = [f"{row['label']}: {row['warnings']}" for row in rows if row.get("warnings")]
+    told = [f"{name}: {kept.notes[name]}" for name in ("baseline", "together") if kept.notes.get(name)]
+    told += [str(text) for text in kept.notes.get("warnings") or []]
+    warned = told + words.gathered((row["label"], row.get("warnings") or "") for row in rows)
     return Section("Differences" if differ else "Estimates", body + (listed(warned) if warned else Markup("")))
+
+
+def _base(rows: Sequence[dict[str, Any]]) -> str:
+    """The model that all others are compared with; empty where there is no such one."""
+    bases = {row["b"] for row in rows} if _differ(rows[0]) else set()
+    return bases.pop() if len(bases) == 1 and len(rows) > 1 else ""
 
 
 def _caption(rows: Sequence[dict[str, Any]], differ: bool) -> str:
@@ -117,7 +138,10 @@ def _caption(rows: Sequence[dict[str, Any]], differ: bool) -> str:
     told = f"Points are estimates, lines {each} intervals"
     told += f", so wide that all {len(rows)} hold together." if differ and len(rows) > 1 else "."
     if differ:
-        told += " Right of the dashed line the first model is better, left of it the second; grey cannot tell."
+        base = _base(rows)
+        sides = (rows[0]["a"], rows[0]["b"]) if len(rows) == 1 else ("the first model", "the second")
+        right, left = ("the other model", base) if base else sides
+        told += f" Right of the dashed line {right} is better, left of it {left}; grey cannot tell."
     return told + (f" Drawn are the first {MOST_DRAWN} of {len(rows)}." if len(rows) > MOST_DRAWN else "")
 
 

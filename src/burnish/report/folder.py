@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -141,7 +141,7 @@ def read(folder: Path) -> RunFolder:
         manifest=manifest.model_copy(update={"status": status_of(folder, manifest.status)}),
         evidence=_evidence(folder / "evidence.json", notes),
         items=_items(folder / "items.parquet", notes),
-        table=_table(folder / "table.parquet", notes),
+        table=_noted(_table(folder / "table.parquet", notes), folder / "events.jsonl"),
         layers=layers,
         sizes=_sizes(folder / "sizes.json", notes),
         events=events,
@@ -289,6 +289,20 @@ def _lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     if damaged:
         notes.append(f"{path.name}: {damaged} damaged lines were left out")
     return raw
+
+
+def _noted(table: Table | None, path: Path) -> Table | None:
+    """A table with what its run noted about it: the last event of that kind; without notes where there is none."""
+    if table is None or not path.is_file():
+        return table
+    for line in reversed(path.read_text(encoding="utf-8", errors="replace").splitlines()):
+        try:
+            event = _parse(line) if '"notes"' in line else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict) and event.get("kind") == "notes" and isinstance(event.get("notes"), dict):
+            return replace(table, notes=event["notes"])
+    return table
 
 
 def _rows(model: type[M], raw: Sequence[Any], name: str, notes: list[str]) -> list[M]:

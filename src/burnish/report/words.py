@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
@@ -135,6 +135,23 @@ def interval(estimate: float, low: float, high: float) -> tuple[str, str]:
         return number(estimate), f"[{number(low)},\N{NO-BREAK SPACE}{number(high)}]"
     decimals = min(8, max(0, 1 - math.floor(math.log10(width))))
     return fixed(estimate, decimals), f"[{fixed(low, decimals)},\N{NO-BREAK SPACE}{fixed(high, decimals)}]"
+
+
+def gathered(pairs: Iterable[tuple[str, str]], most: int = 2) -> list[str]:
+    """Lines that say what each remark is about: what is said of many is said once.
+
+    Args:
+        pairs: Labels, and what is said of each; where nothing is, it is left out.
+        most: Labels that are named; of more their number is given.
+    """
+    found: dict[str, list[str]] = {}
+    for label, remark in pairs:
+        if remark:
+            found.setdefault(remark, []).append(label)
+    return [
+        f"{', '.join(labels) if len(labels) <= most else f'{len(labels)} of them'}: {remark}"
+        for remark, labels in found.items()
+    ]
 
 
 def duration(seconds: float) -> str:

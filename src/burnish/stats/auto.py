@@ -79,6 +79,7 @@ def choose(
 _WHY_ONE = {
     "beta": "right or wrong answers, {many}: the posterior of a proportion covers at 3 items what it says",
     "bayes": "right or wrong answers in clusters: the beta-binomial posterior learns how alike clusters are",
+    "beta-effective": "right or wrong answers in many clusters: a proportion of as many items as say the same",
     "logit-t": "scores on a bounded scale, {many}: Student's t on the logit keeps the bounds on the scale",
     "student-t": "scores without bounds, {many}: Student's t on the mean",
 }

@@ -25,7 +25,11 @@ from burnish.stats.interval import Interval
 from burnish.stats.items import FloatArray, IntArray
 from burnish.stats.lattice import Density, Lattice, fill
 
-Method = Literal["bayes", "miller", "inspect-t", "inspect-wilson", "cluster-bootstrap", "within-bootstrap"]
+Method = Literal[
+    "auto", "bayes", "beta-effective", "miller", "inspect-t", "inspect-wilson", "cluster-bootstrap", "within-bootstrap"
+]
+MANY = 20
+"""Clusters from which `auto` takes their spread from the data, and no longer from the posterior; see docs/statistics.md."""
 
 _POINTS = (56, 40)
 """Lattice points in logit theta and log d."""
@@ -46,7 +50,13 @@ def clustered(
 ) -> Interval:
     """Interval of the probability of success, from `successes` of `sizes` items in each cluster, (clusters,) both.
 
-    * bayes: equal-tailed quantiles of the posterior of theta in the model above; never of zero width
+    * bayes: equal-tailed quantiles of the posterior of theta in the model above; never of zero width. It is exact on
+      average over its prior. The prior expects clusters that differ: where they do not and the share is near 0 or 1, its
+      bounds are drawn too far to the middle, and at a true share of 0.99 it may hold the truth in only three of four
+    * beta-effective: quantiles of Beta(1 + k, 1 + n - k) at the number of independent items that would say as much, with
+      Student's t for the spread of few clusters (after Korn and Graubard 1998, Surv. Methodol. 24:193, who take
+      Clopper-Pearson's bounds); never of zero width
+    * auto: bayes for fewer than 20 clusters, where the others are wide or wrong, then beta-effective
     * miller: the clustered central limit theorem, SE^2 = sum (k_t - n_t X)^2 / N^2, X = sum k / N (Miller 2024)
     * inspect-t: that variance times C / (C - 1), with Student's t of C - 1 degrees of freedom (inspect_ai's `ci`)
     * inspect-wilson: Wilson with that t and the effective size min(N, X (1 - X) / SE^2) (inspect_ai's `ci_wilson`)
@@ -66,9 +76,13 @@ def clustered(
     k, n = _checked(successes, sizes, level_faults(level) + count_faults("seed", seed, 0), least)
     total, clusters = int(n.sum()), len(k)
     share = float(k.sum() / total)
+    if method == "auto":
+        method = "bayes" if clusters < MANY else "beta-effective"
     notes = [] if clusters > 1 else ["one cluster: what other clusters would give is known from the prior alone"]
     if method == "bayes":
         low, high = posterior(k, n).interval(level)
+    elif method == "beta-effective":
+        low, high = _effective(k, n, level)
     elif method == "cluster-bootstrap":
         found = bootstrap(np.column_stack([k, n]), lambda m: m[0] / m[1], level=level, draws=_DRAWS, seed=seed)
         low, high = found.low, found.high
@@ -94,6 +108,29 @@ def standard_error(successes: ArrayLike, sizes: ArrayLike, *, finite: bool = Fal
     k, n = _checked(successes, sizes, [], 2 if finite else 1)
     variance = float(((k - n * (k.sum() / n.sum())) ** 2).sum()) / float(n.sum()) ** 2
     return float(np.sqrt(variance * (len(k) / (len(k) - 1) if finite else 1)))
+
+
+def design_effect(sums: ArrayLike, sizes: ArrayLike, variance: float, least: float = 1.0) -> float:
+    """How many items in clusters say as much about their mean as one independent item.
+
+    Args:
+        sums: Of the items' values in each cluster, (clusters,).
+        sizes: Items of each cluster, (clusters,).
+        variance: Of the value of one item.
+        least: What it is at least; below 1 where a value is itself the mean of several answers.
+
+    Returns:
+        The variance of the mean as clusters show it, against that of independent items; at most what it would be if the
+        items of a cluster were always alike, and that where clusters show no spread, which is not certainty.
+    """
+    s, n = np.asarray(sums, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
+    total, clusters = float(n.sum()), len(n)
+    # The sizes that items find their clusters to have, on average: a large cluster holds many of them.
+    most = float((n**2).sum()) / total
+    spread = float(((s - n * (s.sum() / total)) ** 2).sum()) / total * clusters / max(clusters - 1, 1)
+    if clusters < 2 or variance <= 0 or spread <= 1e-20 * total:
+        return most
+    return min(max(least, spread / variance), max(most, least))
 
 
 @dataclass(frozen=True)
@@ -204,6 +241,16 @@ def _normal(k: IntArray, n: IntArray, share: float, method: str, level: float) -
     centre = (share + t**2 / (2 * effective)) / (1 + t**2 / effective)
     half = t / (1 + t**2 / effective) * float(np.sqrt(spread / effective + t**2 / (4 * effective**2)))
     return (0.0 if share == 0 else centre - half), (1.0 if share == 1 else centre + half)
+
+
+def _effective(k: IntArray, n: IntArray, level: float) -> tuple[float, float]:
+    """Quantiles of a Beta at the effective number of items."""
+    tail, total = (1 - level) / 2, float(n.sum())
+    share = float(k.sum()) / total
+    quantiles = float(special.ndtri(tail)) / float(special.stdtrit(max(len(k) - 1, 1), tail))
+    size = total / design_effect(k, n, share * (1 - share)) * quantiles**2
+    a, b = 1 + share * size, 1 + (1 - share) * size
+    return float(special.betaincinv(a, b, tail)), float(special.betainccinv(a, b, tail))
 
 
 def _within(k: IntArray, n: IntArray, level: float, seed: int) -> tuple[float, float]:

@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 
 from burnish.core.errors import BadInput
+from burnish.stats.interval import Interval
 
 CLOSE = 0.02
 """Relative difference up to which a stated standard error agrees: n for n - 1 is closer from 26 items on."""
@@ -41,6 +43,12 @@ def sample_error(values: ArrayLike, clusters: ArrayLike | None = None) -> float 
 def share_error(share: float, n: int) -> float | None:
     """The standard error of a share of n right answers, with n - 1; None for one item."""
     return math.sqrt(max(share * (1 - share), 0.0) / (n - 1)) if n > 1 else None
+
+
+def stated_interval(estimate: float, stderr: float, n: int, level: float) -> Interval:
+    """The interval that a stated standard error gives by the central limit theorem; nothing better can be said of it."""
+    reach = -float(special.ndtri((1 - level) / 2)) * stderr
+    return Interval(estimate, estimate - reach, estimate + reach, level, n, None, "stated-stderr")
 
 
 def doubt(estimate: float, stated: float | None, due: float | None) -> str:

@@ -18,7 +18,7 @@ from scipy import special
 from burnish.core.errors import BadInput, UnknownName, Unsupported
 from burnish.stats.bootstrap import bootstrap
 from burnish.stats.checks import count_faults, level_faults
-from burnish.stats.clustered import clustered
+from burnish.stats.clustered import clustered, design_effect
 from burnish.stats.interval import Interval
 from burnish.stats.items import FloatArray, Items, Labels
 from burnish.stats.paired import PairedResult, paired_binary, tango_bounds
@@ -80,7 +80,7 @@ def mean_score(
     if method == "auto" and weights is None and bool(np.isin(x, (0.0, 1.0)).all()) and scale == (0.0, 1.0):
         hits, sizes = items.sums()[0].astype(int), items.sizes().astype(int)
         return (
-            clustered(hits, sizes, level=level) if items.clustered else proportion(int(x.sum()), items.n, level=level)
+            clustered(hits, sizes, "auto", level) if items.clustered else proportion(int(x.sum()), items.n, level=level)
         )
     if method == "bootstrap":
         return bootstrap(np.column_stack([w * x, w]), lambda m: m[0] / m[1], level=level, clusters=clusters, seed=seed)
@@ -246,7 +246,11 @@ def _tables(pair: Items, level: float, method: str, seed: int, runs: FloatArray 
         both = int((a * b).sum())
         neither = pair.n - both - int(only_a) - int(only_b)
         return paired_binary(both, int(only_a), int(only_b), neither, method, level, seed)
-    effect = _design_effect(pair, a - b, (only_a + only_b) / pair.n, runs)
+    mean = float((a - b).mean())
+    # Answers of one run each differ in this way; means of several runs vary less, down to as if runs were items.
+    single = (only_a + only_b) / pair.n - mean**2
+    least = 1.0 if runs is None else float((1 / runs).mean())
+    effect = design_effect(np.bincount(pair.unit, a - b, pair.units), pair.sizes(), single, least)
     scaled = pair.n / effect
     groups = f" in {pair.units} clusters" if pair.clustered else ""
     several = "" if runs is None else f" with {_span(runs)} runs each"
@@ -254,36 +258,9 @@ def _tables(pair: Items, level: float, method: str, seed: int, runs: FloatArray 
     degrees = max(pair.units - 1, 1)
     quantile = -float(special.stdtrit(degrees, (1 - level) / 2))
     low, high, z = tango_bounds(only_a / effect, only_b / effect, scaled, quantile)
-    mean = float((a - b).mean())
     return PairedResult(
         Interval(mean, low, high, level, pair.n, pair.n_clusters, method, note), float(special.stdtr(degrees, z)), mean
     )
-
-
-def _design_effect(pair: Items, x: FloatArray, differing: float, runs: FloatArray | None) -> float:
-    """How many items, with their clusters and runs, say as much as one independent item that is run once.
-
-    Args:
-        pair: The items.
-        x: Their differences.
-        differing: The share of single answers that differ.
-        runs: How often each item was run, where some were several times.
-
-    Returns:
-        The variance of the mean difference over clusters against that of single answers; at least what it would be if
-        runs were items, at most what it would be if a cluster were one item run once. Without spread, the latter for
-        clusters, and one for runs: that all of an item's runs agree makes it no more than one item.
-    """
-    mean = float(x.mean())
-    sizes = pair.sizes()
-    most = float((sizes**2).sum()) / pair.n
-    least = 1.0 if runs is None else float((1 / runs).mean())
-    alone = (differing - mean**2) / pair.n
-    sums = np.bincount(pair.unit, x - mean, pair.units)
-    together = float((sums**2).sum()) / pair.n**2 * pair.units / max(pair.units - 1, 1)
-    if pair.units < 2 or alone <= 0 or together <= 1e-24:
-        return most
-    return min(max(least, together / alone), most)
 
 
 def _runs(runs: ArrayLike | None, pair: Items) -> FloatArray | None:

@@ -52,7 +52,7 @@ from burnish.data.mqm_weights import GOOGLE, Weights, segment_scores
 from burnish.data.scores import Scores, Table
 from burnish.stats.bootstrap import bootstrap
 from burnish.stats.interval import Interval
-from burnish.stats.ranking import kendall, pairwise_accuracy, soft_pairwise_accuracy, tie_calibrated_accuracy
+from burnish.stats.ranking import kendall, pairwise_accuracy, soft_pairwise_interval, tie_calibrated_accuracy
 
 Cells = Mapping[tuple[str, str], float]
 """(system, segment) to a score."""
@@ -149,7 +149,9 @@ class SpecialistRank(Analysis):
         constant = np.isnan(kendall(*np.split(both.mean(axis=0), 2)))
         tau = None if constant else self._interval(both, lambda m: _by_resample(m, count, kendall))
         pairwise = self._interval(both, lambda m: _by_resample(m, count, pairwise_accuracy))
-        spa = soft_pairwise_accuracy(left[whole], right[whole], self.draws)
+        spa = soft_pairwise_interval(
+            left[whole], right[whole], level=self.level, draws=self.draws, resamples=self.resamples
+        )
         ties = tie_calibrated_accuracy(left, right)
         star = self._interval(ties.by_segment[np.isfinite(ties.by_segment)], "mean")
         return {
@@ -158,7 +160,7 @@ class SpecialistRank(Analysis):
             "segments_left_out": int((~whole).sum()),
             **_spread("kendall", tau),
             **_spread("pairwise", pairwise),
-            "spa": spa,
+            **_spread("spa", spa),
             **_spread("acc_star", star),
             "threshold": ties.threshold,
         }
