@@ -308,8 +308,11 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from burnish.core.run import Run
+from burnish.evaluate.devai import judge
 from burnish.evaluate.devai.judge import Judge
 from burnish.llm.replay import Replay
+
+judge.TOGETHER = 8
 
 class Dying(Replay):
     left = int(sys.argv[5])

@@ -9,6 +9,9 @@ that the model itself chooses (agent). Shown beside them, and deciding nothing: 
 judge should beat to be worth its cost; and the agent whose verdict is read from the log-probabilities of yes and no
 instead of its reply, where the model gives them. A requirement that stays unscored counts as not aligned.
 
+Arms that ask the same question share the answer, which temperature 0 makes the same: the agent whose verdict is weighed
+locates what the agent has located. Each arm's tokens are counted as if it were alone; its minutes are not.
+
 The workspaces have no trajectories, so *retrieve* is not compared. The paper compares with people's consensus on
 workspaces that are not published.
 
@@ -27,9 +30,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from burnish.claims.base import Claim, Measured, Part, Scale
 from burnish.claims.decide import Measure
@@ -38,6 +42,12 @@ from burnish.core.claim import Arm, Criterion, Evidence, Figure, Frozen
 from burnish.core.method import Method, Paper
 from burnish.core.run import Run
 
+if TYPE_CHECKING:
+    from burnish.llm import Sampling
+    from burnish.llm.client import Chat, Reply
+
+BATCH = 32
+"""Questions that a model in this process works on together; answers do not depend on it."""
 COLUMNS = ("aligned", "satisfied", "truth", "unscored", "calls", "prompt_tokens", "completion_tokens")
 
 
@@ -75,7 +85,7 @@ class JudgeClaim(Claim):
         from burnish.llm.judge import Weighs
 
         design = self.designs[scale]
-        judge = connected(model, device, dtype)
+        judge = shared(connected(model, device, dtype), run)
         tasks, workspaces = plant(run.folder / "planted", projects=design.projects)
         measured = Measured(rows=[], lineage=[judge.name], data={"planted": _described(tasks, workspaces)})
         for number, arm in enumerate(self.arms, 1):
@@ -109,7 +119,46 @@ def connected(model: str, device: str, dtype: str) -> Any:
     from burnish.llm.local import Local
     from burnish.models import load
 
-    return Local(load(model, device=device, dtype=dtype))
+    return Local(load(model, device=device, dtype=dtype), batch_size=BATCH)
+
+
+class Shared:
+    """A language model of which all arms keep the replies in one place, so that none is asked what another was.
+
+    Args:
+        judge: The model.
+        run: Where replies are kept.
+    """
+
+    def __init__(self, judge: Any, run: Run) -> None:
+        self.judge, self.run = judge, run
+        self.name: str = judge.name
+
+    def generate(self, chats: Sequence[Chat], sampling: Sampling, run: Run) -> list[Reply]:
+        """One reply for each chat, in their order (see `burnish.llm.LLM`)."""
+        replies: list[Reply] = self.judge.generate(chats, sampling, self.run)
+        return replies
+
+
+class SharedWeighing(Shared):
+    """One that also gives log-probabilities of answers (see `burnish.llm.judge.Weighs`)."""
+
+    def logprobs(self, chats: Sequence[Chat], answers: Sequence[str]) -> list[list[float]]:
+        """Log-probability in nats of each token of an answer to each chat."""
+        found: list[list[float]] = self.judge.logprobs(chats, answers)
+        return found
+
+    def encode(self, chat: Chat) -> list[int]:
+        """The prompt of a chat, as token ids."""
+        ids: list[int] = self.judge.encode(chat)
+        return ids
+
+
+def shared(judge: Any, run: Run) -> Shared:
+    """The model, with replies kept in `run`."""
+    from burnish.llm.judge import Weighs
+
+    return SharedWeighing(judge, run) if isinstance(judge, Weighs) else Shared(judge, run)
 
 
 def _one(method: Method, goods: dict[str, Any], part: Run) -> dict[str, Any]:
@@ -220,7 +269,8 @@ CLAIM = JudgeClaim(
     smaller={"smoke": CRITERIA},
     default_model="qwen2.5-coder-1.5b",
     designs={
-        "full": Design(projects=8, settings={"answer": 96}),
+        # A verdict or five paths, and a sentence or two.
+        "full": Design(projects=8, settings={"answer": 64}),
         # The tiny model has a context of 512 tokens.
         "smoke": Design(projects=2, settings={"evidence": 90, "tree": 90, "file": 50, "answer": 8}),
     },

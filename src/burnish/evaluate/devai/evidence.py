@@ -51,6 +51,8 @@ class Trail:
     """Files that could not be read, or not wholly, and why."""
     replies: list[Any] = field(default_factory=list)
     """What the model answered on the way."""
+    summary: str = ""
+    """What the model says that the steps show."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -76,6 +78,8 @@ class Scene:
         embed: Embed | None,
     ) -> None:
         self.task, self.workspace, self.steps, self.budgets, self.embed = task, workspace, steps, budgets, embed
+        self.earlier: list[str] = []
+        """What was said of the requirements so far, a line each."""
 
     @cached_property
     def graph(self) -> CodeGraph:
@@ -112,7 +116,13 @@ class Scene:
             if path not in trail.paths:
                 trail.paths.append(path)
 
-    def show(self, trail: Trail, module: str, earlier: Sequence[tuple[Requirement, str]], summary: str) -> None:
+    def remember(self, requirement: Requirement, satisfied: int | None) -> None:
+        """Keep a verdict for those on later requirements."""
+        if satisfied is not None:
+            said = "was satisfied." if satisfied else "was not satisfied."
+            self.earlier.append(f"- {requirement.criteria} {said}")
+
+    def show(self, trail: Trail, module: str) -> None:
         """Add what a module has to show."""
         criteria = trail.requirement.criteria
         if module == "user_query":
@@ -131,11 +141,10 @@ class Scene:
                 used = f", used in {', '.join(users[:5])}" if users else ""
                 title = f"{snippet.tag.path}, line {snippet.tag.line}, found by {snippet.how}{used}"
                 trail.pieces.append(Piece(module, title, keep_head(snippet.text, self.budgets.file), snippet.tag.path))
-        elif module == "history" and earlier:
-            lines = [f"- {one.criteria} {verdict}" for one, verdict in earlier]
-            trail.pieces.append(Piece(module, "verdicts on earlier requirements", "\n".join(lines)))
-        elif module == "trajectory" and summary:
-            trail.pieces.append(Piece(module, "what the agent's steps show", summary))
+        elif module == "history" and self.earlier:
+            trail.pieces.append(Piece(module, "verdicts on earlier requirements", "\n".join(self.earlier)))
+        elif module == "trajectory" and trail.summary:
+            trail.pieces.append(Piece(module, "what the agent's steps show", trail.summary))
 
     def _about(self, path: str) -> str:
         return self._listing(path) if path.endswith("/") else f"({readable(self.workspace.size(path))})"
