@@ -5,8 +5,8 @@
 One model judges 64 requirements of eight small workspaces of which the truth is known, for it was planted (half are
 satisfied; the others fail in ways of which some show in the file system and some only in what files hold). Arms differ in
 the modules alone: nothing but the requirement (ask-only); the tree of files (tree); the tree, and the content of files
-that the model itself chooses (agent). Shown beside them, and deciding nothing: the pre-check without a model, which a
-judge should beat to be worth its cost; and the agent whose verdict is read from the log-probabilities of yes and no
+that the model itself chooses (agent). Beside them stands the pre-check without a model, which a
+judge should beat to be worth its cost, and which takes what names no path for satisfied; and, deciding nothing, the agent whose verdict is read from the log-probabilities of yes and no
 instead of its reply, where the model gives them. A requirement that stays unscored counts as not aligned.
 
 Arms that ask the same question share the answer, which temperature 0 makes the same: the agent whose verdict is weighed
@@ -251,7 +251,7 @@ def _described(*folders: Path) -> str:
 
 
 ARMS = (
-    Arm(name="precheck", use="devai precheck", baseline=True),
+    Arm(name="precheck", use="devai precheck", settings={"unnamed": "satisfied"}, baseline=True),
     Arm(name="ask-only", use="devai judge", settings={"workflow": "ask-only"}, baseline=True),
     Arm(name="tree", use="devai judge", settings={"modules": ["workspace"]}),
     Arm(name="agent", use="devai judge", settings={"modules": ["workspace", "locate", "read"]}),

@@ -24,6 +24,8 @@ STEP = {"user_message": 300, "action": 50, "thought": 100, "environment": 100}
 """Tokens that are kept of each part of a step; the paper's code."""
 LISTED = 30
 """Files of a folder that are named."""
+NAMED = 5
+"""Links and the like that the tree says are left out."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,10 @@ class Scene:
         if not files:
             return "(the workspace is empty)"
         outline = self.graph.outline() if any(found.path.endswith(".py") for found in files) else {}
-        return RUBRIC.defuse(keep_ends(tree(files, outline), self.budgets.tree))
+        gone = self.workspace.left_out
+        more = f", and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
+        lines = [tree(files, outline), *([f"(left out: {'; '.join(gone[:NAMED])}{more})"] if gone else [])]
+        return RUBRIC.defuse(keep_ends("\n".join(lines), self.budgets.tree))
 
     @cached_property
     def trajectory(self) -> str:

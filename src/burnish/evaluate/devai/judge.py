@@ -19,7 +19,8 @@ verdict, the files that the model was shown, the paths that it proposed and that
 
 * A reply that states no single verdict is *unscored*; the released code takes it for "not satisfied". A call that fails
   stops the run, which goes on from there when it is started again. Unscored counts as not aligned.
-* Paths that the model proposes are looked up inside the workspace alone, and never through links.
+* Paths that the model proposes are looked up inside the workspace alone, and never through links. Where it forgets the
+  marks around them, those that its reply names are taken.
 * A file of an unknown format is not taken as fine: the judge is told that it could not be read, and why. Images and
   videos are described (format, size, blank or not), not looked at.
 * What does not fit is cut from each piece of evidence, not from the middle of all, so that no cited file is unseen.
@@ -38,7 +39,7 @@ Zhuge et al., Agent-as-a-Judge: Evaluate Agents with Agents, ICML 2025, arXiv 24
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -49,6 +50,7 @@ from burnish.core.run import Run, ensure
 from burnish.core.shapes import Evaluation
 from burnish.data.codesearch import Embed
 from burnish.data.devai import Requirement, Task, read_tasks
+from burnish.data.documents import TEXTS
 from burnish.data.scores import Scores
 from burnish.data.workspace import Workspace, named_paths
 from burnish.evaluate.devai import PAPER, prompts
@@ -58,6 +60,7 @@ from burnish.evaluate.devai.rows import summary, with_dependents
 from burnish.llm import LLM, Sampling
 from burnish.llm.client import Chat, Reply
 from burnish.llm.judge import Judgment, ask, spent, weigh
+from burnish.llm.tokens import count_tokens
 
 WORKFLOWS: dict[str, tuple[Module, ...]] = {
     "efficient": ("workspace", "locate", "read", "trajectory"),
@@ -158,6 +161,45 @@ class Judge(Evaluation):
         run.metric(**summary(rows, self.level))
         return Scores.of(rows, workflow=self.workflow, judge=judge.name)
 
+    def estimate(self, sources: Mapping[str, str]) -> dict[str, Any]:
+        """Requirements, and at most how many calls and tokens, before anything is asked."""
+        every = read_tasks(Path(sources["tasks"]))
+        places = workspaces_of(every, Path(sources["workspaces"]))
+        steps = Path(sources["trajectories"]) if sources.get("trajectories") else None
+        plans = self.workflow == "planning" and not self.modules
+        chosen = ("locate", "trajectory") if plans else self._chosen()
+        calls = prompt = 0
+        for task in every:
+            scene = self._scene(task, places[task.name], trajectory_of(task, steps), None)
+            shown = {"locate": "locate" in chosen and bool(scene.workspace.files())}
+            shown["trajectory"] = "trajectory" in chosen and self.box == "gray" and bool(scene.steps)
+            room = self.evidence if plans else self._room(scene)
+            for one in task.requirements:
+                chats = [prompts.judge(task, one, "", weighed=False)] * self.votes
+                chats += [prompts.plan(task, one)] if plans else []
+                chats += [prompts.locate(task, one, scene.tree, self.files)] if shown["locate"] else []
+                chats += [prompts.retrieve(task, one, scene.trajectory)] if shown["trajectory"] else []
+                calls += len(chats)
+                prompt += self.votes * room + sum(count_tokens(turn["content"]) for chat in chats for turn in chat)
+        return {
+            "requirements": sum(len(task.requirements) for task in every),
+            "calls_at_most": calls,
+            "prompt_tokens_at_most": prompt,
+            "reply_tokens_at_most": calls * self.answer,
+        }
+
+    def _room(self, scene: Scene) -> int:
+        """The most tokens that evidence can take: of a small workspace all that it holds, with what is said around it."""
+        chosen = set(self._chosen())
+        if not chosen:
+            return 0
+        if chosen - {"workspace", "locate", "read"} - ({"trajectory"} if not scene.steps else set()):
+            return self.evidence
+        # A byte of text is a token at most; of other formats the size says nothing.
+        sizes = [one.size if Path(one.path).suffix in TEXTS else self.file for one in scene.workspace.files()]
+        around = 40 * self.files + 3 * count_tokens(scene.tree)
+        return min(self.evidence, around + sum(min(size, self.file) for size in sizes))
+
     def _scene(self, task: Task, place: Path, steps: Path | None, embed: Embed | None) -> Scene:
         budgets = Budgets(self.evidence, self.tree, self.file, self.trajectory)
         return Scene(task, Workspace(place), read_trajectory(steps) if steps else [], budgets, embed)
@@ -205,7 +247,10 @@ class Judge(Evaluation):
         chats = [prompts.locate(scene.task, trail.requirement, scene.tree, self.files) for scene, trail in locating]
         for (scene, trail), reply in zip(locating, _replies(judge, chats, sampling, run), strict=True):
             trail.replies.append(reply)
-            scene.resolve(trail, prompts.proposals(reply.text, self.files))
+            proposed = prompts.proposals(reply.text, self.files)
+            if not proposed and (proposed := named_paths(reply.text)[: self.files]):
+                trail.notes.append("no path stood between dollar signs; those that the reply names were taken")
+            scene.resolve(trail, proposed)
         recalling = [(scene, trail) for scene, trail in looks if "trajectory" in trail.modules and scene.steps]
         chats = [prompts.retrieve(scene.task, trail.requirement, scene.trajectory) for scene, trail in recalling]
         for (_, trail), reply in zip(recalling, _replies(judge, chats, sampling, run), strict=True):
