@@ -76,5 +76,5 @@ def line(row: dict[str, Any]) -> str:
     why = row["why_unscored"] or row["reason"]
     for label in RUBRIC.labels:
         why = why.removeprefix(RUBRIC.tag(label)).lstrip()
-    looked = f"; looked at {', '.join(seen)}" if seen else ""
+    looked = f" (looked at {', '.join(seen)})" if seen else ""
     return f"{row['item_id']}: {said}{known}: {shorten(why, REASON)}{looked}"
