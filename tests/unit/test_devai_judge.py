@@ -82,6 +82,20 @@ def test_every_verdict_cites_files_that_exist(planted) -> None:
     assert any(json.loads(row["evidence"]) for row in rows)
 
 
+def test_the_page_lists_every_verdict_with_its_reason(planted, tmp_path) -> None:
+    with Run(tmp_path / "run") as run:
+        rows, _ = judged(planted, run)
+    lines = run.metrics["verdicts"]
+    assert len(lines) == len(rows)
+    for row, line in zip(rows, lines, strict=True):
+        assert line.startswith(f"{row['item_id']}: {'satisfied' if row['satisfied'] else 'not satisfied'}")
+        assert ("(right)" in line) == bool(row["aligned"])
+        assert all(one["path"] in line for one in json.loads(row["evidence"]))
+    unscored = Judge()(*planted, judge=Scripted(lambda _: "?"), run=(again := Run.scratch())).rows()
+    assert len(unscored) == 16
+    assert again.metrics["verdicts"][0] == "apples/0: unscored (wrong): the reply states no label"
+
+
 def test_the_modules_decide_what_the_model_sees(planted) -> None:
     _, asked = judged(planted, workflow="ask-only")
     assert all("no evidence was gathered" in prompt for prompt in asked.prompts)
@@ -145,6 +159,47 @@ def test_links_out_of_the_workspace_are_not_shown(tmp_path) -> None:
     rows = Judge(named=True)(tasks, workspaces, judge=model, run=Run.scratch()).rows()
     assert not any("the secret" in prompt for prompt in model.prompts)
     assert any("symbolic link" in row["refused"] for row in rows)
+
+
+def test_names_and_texts_that_no_prompt_can_hold(tmp_path) -> None:
+    tasks, workspaces = plant(tmp_path, projects=1)
+    root = workspaces / "apples"
+    try:
+        (Path(os.fsdecode(os.fsencode(root) + b"/caf\xe9.txt"))).write_text("x")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    (root / "two\nlines.py").write_text("x = 1")
+    (root / "half.ipynb").write_text(json.dumps({"cells": [{"source": "\ud83d"}]}))
+    steps = [{"step": 1, "user_message": "half an emoji \ud83d", "agent": {}}]
+    (tmp_path / "apples.json").write_text(json.dumps(steps))
+    model = Scripted(lambda prompt: "$half.ipynb$" if "between dollar signs" in prompt else say(prompt))
+    rows = Judge()(tasks, workspaces, judge=model, trajectories=tmp_path, run=Run.scratch()).rows()
+    assert {json.loads(row["evidence"])[0]["path"] for row in rows} == {"half.ipynb"}
+    listed = next(prompt for prompt in model.prompts if "between dollar signs" in prompt)
+    assert "lines.py (" not in listed
+    assert "its name cannot be printed" in listed
+
+
+def test_paths_without_their_marks_are_taken_and_said(planted) -> None:
+    model = Scripted(lambda prompt: "- `src/train.py`\n- src/none.py" if "dollar signs" in prompt else say(prompt))
+    for row in Judge()(*planted, judge=model, run=Run.scratch()).rows():
+        assert [one["path"] for one in json.loads(row["evidence"])] == ["src/train.py"]
+        assert "dollar signs" in row["notes"]
+        assert json.loads(row["refused"])[0]["path"] == "src/none.py"
+
+
+@pytest.mark.parametrize("workflow", ["efficient", "comprehensive", "planning", "ask-only"])
+def test_no_run_costs_more_than_was_said(planted, workflow) -> None:
+    sources = dict(zip(("tasks", "workspaces"), map(str, planted), strict=True))
+    told = Judge(workflow=workflow).estimate(sources)
+    rows, model = judged(planted, workflow=workflow)
+    read = sum(count_tokens(prompt) for prompt in model.prompts)
+    assert told["requirements"] == len(rows) == 16
+    assert len(model.prompts) <= told["calls_at_most"]
+    assert read <= told["prompt_tokens_at_most"]
+    if workflow == "ask-only":
+        assert len(model.prompts) == told["calls_at_most"]
+        assert told["prompt_tokens_at_most"] < 2 * read, "which leaves the system's turn out"
 
 
 def test_dependent_scores_follow_the_graph(planted) -> None:
@@ -308,8 +363,11 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from burnish.core.run import Run
+from burnish.evaluate.devai import judge
 from burnish.evaluate.devai.judge import Judge
 from burnish.llm.replay import Replay
+
+judge.TOGETHER = 8
 
 class Dying(Replay):
     left = int(sys.argv[5])
@@ -368,6 +426,15 @@ def test_the_precheck_sees_what_exists_and_no_more(tmp_path) -> None:
     assert {row["satisfied"] for row in by_kind[7]} == {None}, "no path is named"
     assert all(row["aligned"] for row in by_kind[4] if row["truth"]), "what is satisfied exists"
     assert any(row["satisfied"] and not row["truth"] for row in by_kind[0]), "content is not looked at"
+
+
+def test_what_names_no_path_is_unscored_unless_told(tmp_path) -> None:
+    planted = plant(tmp_path, projects=4)
+    for told, satisfied in (("unscored", None), ("satisfied", 1), ("unsatisfied", 0)):
+        rows = [row for row in Precheck(unnamed=told)(*planted).rows() if row["item_id"].endswith("/7")]
+        assert {row["satisfied"] for row in rows} == {satisfied}
+        assert {row["status"] for row in rows} == {"unscored" if satisfied is None else "scored"}
+        assert sum(row["aligned"] for row in rows) == (0 if satisfied is None else 2), "of four, half are satisfied"
 
 
 def test_missing_workspaces_are_all_named(planted, tmp_path) -> None:

@@ -63,7 +63,7 @@ def test_what_the_files_do_not_give_is_marked(published) -> None:
     table, run = published
     marked = {(row["agent"], row["measure"]) for row in table.rows() if row["differs"]}
     assert marked == {("GPT-Pilot", "reference_I")}
-    assert run.metrics["OpenHands"]["alignment"]["estimate"] == pytest.approx(0.9016, abs=1e-4)
+    assert run.metrics["alignment"]["OpenHands"]["estimate"] == pytest.approx(0.9016, abs=1e-4)
     assert len(run.metrics["inconsistencies"]) == len(table.notes["inconsistencies"])
 
 
@@ -138,7 +138,7 @@ def test_unscored_verdicts_are_counted_and_not_guessed(tmp_path) -> None:
     )
     found = {row["measure"]: row["estimate"] for row in Report()(place).rows()}
     assert (found["n"], found["unscored"]) == (4, 1)
-    assert found["alignment"] == pytest.approx(2 / 3)
+    assert found["alignment"] == pytest.approx(2 / 4), "as `devai judge` counts: leaving out is not agreeing"
     assert [found[name] for name in ("tp", "fp", "fn", "tn")] == [2, 0, 1, 0]
     assert found["judge_solved"] == 1
 
@@ -207,7 +207,7 @@ def test_the_command_prints_figures_and_faults_and_the_page_lists_them(tmp_path)
         [*command, str(place), "--out", str(tmp_path / "run")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "A.alignment" in done.stdout
+    assert "alignment.A" in done.stdout
     assert "0.75 [" in done.stdout
     assert "satisfied_all_requirements is 'True', not 'False'" in " ".join(done.stdout.split())
     assert "satisfied_all_requirements" in (tmp_path / "run" / "report.html").read_text()

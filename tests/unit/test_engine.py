@@ -122,6 +122,89 @@ def test_batch_does_not_matter(name, temperature, prompts, request):
         np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
 
 
+@pytest.fixture(scope="module")
+def alike():
+    """Prompts that begin alike to different lengths: one is another's beginning, two are the same, one is all alone."""
+    rng = np.random.default_rng(4)
+    head, middle, *ends = (rng.integers(2, 280, size=n).tolist() for n in (24, 9, 3, 8, 5, 1))
+    whole = [head + middle + end for end in ends] + [head, head + ends[0], head + middle]
+    return [*whole, list(whole[1]), rng.integers(2, 280, size=17).tolist()]
+
+
+class Fed:
+    """Counts the tokens that a network is given."""
+
+    def __init__(self, net) -> None:
+        self.tokens = 0
+        self.hook = net.get_input_embeddings().register_forward_hook(self._count)
+
+    def _count(self, module, inputs, out) -> None:
+        self.tokens += inputs[0].numel()
+
+
+@pytest.mark.parametrize("name", ["model", "sliding", "absolute"])
+@pytest.mark.parametrize("size", [2, 4, 16])
+def test_a_shared_beginning_changes_no_answer(name, size, alike, request, monkeypatch):
+    model = request.getfixturevalue(name)
+    sampling = [Sampling(temperature=0.8 * (n % 2), max_tokens=3 + n % 4) for n in range(len(alike))]
+    seeds = list(range(len(alike)))
+    fed = Fed(model.net)
+    try:
+        shared = generate(model, alike, sampling, seeds, batch_size=size)
+        with_sharing, fed.tokens = fed.tokens, 0
+        monkeypatch.setattr(engine.prefix, "allowed", lambda net: False)
+        plain = generate(model, alike, sampling, seeds, batch_size=size)
+    finally:
+        fed.hook.remove()
+    for one, other in zip(shared, plain, strict=True):
+        assert (one.ids, one.text, one.finish) == (other.ids, other.text, other.finish)
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
+    if name == "sliding":
+        assert with_sharing == fed.tokens, "a window's cache has forgotten what it would be cut back to"
+    else:
+        written = sum(len(one.ids) - 1 for one in shared)
+        read = sum(len(prompt) for prompt in alike)
+        assert with_sharing - written < 0.55 * read <= fed.tokens
+
+
+@pytest.mark.parametrize("name", ["model", "absolute"])
+def test_a_shared_beginning_changes_no_score(name, alike, request, monkeypatch):
+    model = request.getfixturevalue(name)
+    pairs = [(prompt, [5, 7, 9][: 1 + n % 3]) for n, prompt in enumerate(alike) for _ in range(2)]
+    fed = Fed(model.net)
+    try:
+        shared = score(model, pairs)
+        with_sharing, fed.tokens = fed.tokens, 0
+        monkeypatch.setattr(engine.prefix, "allowed", lambda net: False)
+        plain = score(model, pairs)
+    finally:
+        fed.hook.remove()
+    for one, other in zip(shared, plain, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+    assert with_sharing < fed.tokens / 3
+
+
+def test_prompts_that_share_little_are_read_side_by_side(model, sliding, prompts, alike):
+    prefix = engine.prefix
+    assert prefix.worthwhile(model.net, alike)
+    assert not prefix.worthwhile(sliding.net, alike)
+    assert not prefix.worthwhile(model.net, prompts)
+    assert not prefix.worthwhile(model.net, [])
+    assert not prefix.worthwhile(model.net, [prompts[0]])
+    moving = LlamaForCausalLM(
+        LlamaConfig(vocab_size=280, **SHAPE, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4})
+    )
+    assert not prefix.allowed(moving)
+
+
+def test_long_prompts_go_in_smaller_batches(model, monkeypatch):
+    monkeypatch.setattr(engine, "TOKENS_AT_ONCE", 40)
+    prompts = [[2 + n] * length for n, length in enumerate((50, 10, 10, 9, 8, 8, 30))]
+    batches = list(engine._batches(prompts, 16))
+    assert batches == [[0], [6], [1, 2, 3, 4], [5]]
+    assert len(generate(model, prompts, Sampling(max_tokens=2))) == 7
+
+
 def test_seed_decides_the_draw(model, prompts):
     hot = Sampling(temperature=2.0, max_tokens=12)
     first, again, other = generate(model, [prompts[0]] * 3, hot, [5, 5, 6])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from burnish.core.errors import BadInput, Unsupported
 from burnish.core.run import Run
 from burnish.llm import Reply, Sampling, Usage
-from burnish.llm.judge import Rubric, ask, read_label, weigh
+from burnish.llm.judge import WEIGHED_AT_ONCE, Rubric, ask, read_label, weigh
 
 RUBRIC = Rubric(("SATISFIED", "UNSATISFIED"))
 YES, NO = RUBRIC.labels
@@ -192,6 +192,29 @@ def test_the_likelier_answer_is_the_label() -> None:
     assert (found.prompt_tokens, found.completion_tokens) == (14, 3)
     assert weigh(judge, [CHAT], {YES: "yes", NO: "no"}, run)[0] == found
     assert judge.asked == 1
+
+
+def test_questions_are_weighed_together_and_kept_one_by_one(tmp_path) -> None:
+    class Dying(Weighing):
+        def logprobs(self, chats, answers):
+            if self.asked == 1:
+                raise KeyboardInterrupt
+            assert [chat[-1]["content"] for chat in chats[::2]] == [chat[-1]["content"] for chat in chats[1::2]]
+            self.asked += 1
+            return [
+                [-float(chat[-1]["content"])] if answer == "yes" else [-20.5]
+                for chat, answer in zip(chats, answers, strict=True)
+            ]
+
+    chats = [[{"role": "user", "content": str(n)}] for n in range(40)]
+    with Run(tmp_path / "run") as run:
+        with pytest.raises(KeyboardInterrupt):
+            weigh(Dying(), chats, {YES: "yes", NO: "no"}, run)
+        assert len((tmp_path / "run" / "weighed.jsonl").read_text().splitlines()) == WEIGHED_AT_ONCE
+        rest = Dying()
+        found = weigh(rest, chats, {YES: "yes", NO: "no"}, run)
+        assert rest.asked == 1
+    assert [one.label for one in found] == [YES] * 21 + [NO] * 19
 
 
 def test_equal_answers_are_unscored_and_models_without_logprobs_refused() -> None:

@@ -210,6 +210,7 @@ def test_faults_by_the_standard_library_alone(place) -> None:
     for name, content, good in (
         ("b.py", b"def f(:", False),
         ("b.py", b"x = 1", True),
+        ("b.py", rb"x = '\d' is 1", True),
         ("b.json", b"{", False),
         ("b.png", b"not an image", False),
         ("b.pdf", b"%PDF-1.7", True),

@@ -10,6 +10,7 @@ import ast
 import io
 import json
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -218,7 +219,10 @@ def fault(workspace: Workspace, path: str) -> str:
         return "" if any(mark in begin for mark in signature) else f"it does not begin as {suffix} files do"
     if suffix in (".py", ".json") and size <= MOST_BYTES:
         try:
-            ast.parse(raw) if suffix == ".py" else json.loads(raw)
+            with warnings.catch_warnings():
+                # What Python says about somebody else's code, such as "invalid escape sequence", is no fault of it.
+                warnings.simplefilter("ignore")
+                ast.parse(raw) if suffix == ".py" else json.loads(raw)
         except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
             return f"it does not parse: {str(error)[:100]}"
     return ""

@@ -87,12 +87,34 @@ PROJECTS = (
         "Leave-one-out validation", "LeaveOneOut().split(rows)", "R-squared", "file size", "predictions",
     ),
 )  # fmt: skip
-PREREQUISITES = ((), (0,), (), (1, 2), (3,), (3,), (4, 5), ())
-CATEGORIES = (
-    "Dataset or Environment", "Data preprocessing and postprocessing", "Machine Learning Method", "Performance Metrics",
-    "Performance Metrics", "Visualization", "Other", "Other",
-)  # fmt: skip
-KINDS = len(PREREQUISITES)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What one requirement of every project asks for."""
+
+    category: str
+    """One of DevAI's."""
+    prerequisites: tuple[int, ...]
+    """Places of the kinds that it builds on."""
+    criterion: str
+    """With a project's fields, and the paths of its results, to be filled in."""
+
+
+KINDS = (
+    Kind("Dataset or Environment", (), 'The "{dataset}" dataset is loaded in `src/data_loader.py`.'),
+    Kind("Data preprocessing and postprocessing", (0,), "{step} is performed in `src/data_loader.py`."),
+    Kind("Machine Learning Method", (), 'A "{model}" is implemented in `src/model.py`.'),
+    Kind("Performance Metrics", (1, 2), "{protocol} is used in `src/train.py`."),
+    Kind("Performance Metrics", (3,), "The {metric} is saved as `{metric_path}`."),
+    Kind("Visualization", (3,), "A figure is saved as `{figure_path}`."),
+    Kind(
+        "Other",
+        (4, 5),
+        "A report that describes the preprocessing, the model and the evaluation is saved as `results/report.md`.",
+    ),
+    Kind("Other", (), "The random seed of the training is fixed, so that results can be repeated."),
+)
 Files = dict[str, "str | bytes"]
 
 
@@ -124,7 +146,7 @@ def _truths(seed: int, projects: int) -> list[list[bool]]:
     """For each project whether each requirement is satisfied: of each kind half, in an order of its own."""
     rng = random.Random(f"{seed}/truths")
     columns = []
-    for _ in range(KINDS):
+    for _ in KINDS:
         column = [place % 2 == 0 for place in range(projects)]
         rng.shuffle(column)
         columns.append(column)
@@ -141,25 +163,17 @@ def _make(project: Project, truth: list[bool], rng: random.Random) -> tuple[File
     files |= _saved(metric, f"{project.metric}: 0.{rng.randrange(60, 99)}\n", truth[4], rng, _wrong_metric(project))
     files |= _saved(figure, _png(rng), truth[5], rng, lambda: "the figure will be drawn here\n")
     files |= _report(project, truth[6], rng)
-    criteria = (
-        f'The "{project.dataset}" dataset is loaded in `src/data_loader.py`.',
-        f"{project.step} is performed in `src/data_loader.py`.",
-        f'A "{project.model}" is implemented in `src/model.py`.',
-        f"{project.protocol} is used in `src/train.py`.",
-        f"The {project.metric} is saved as `{metric}`.",
-        f"A figure is saved as `{figure}`.",
-        "A report that describes the preprocessing, the model and the evaluation is saved as `results/report.md`.",
-        "The random seed of the training is fixed, so that results can be repeated.",
-    )
+    named = {**vars(project), "metric_path": metric, "figure_path": figure}
+    criteria = [kind.criterion.format(**named) for kind in KINDS]
     requirements = [
         {
             "requirement_id": number,
-            "prerequisites": list(PREREQUISITES[number]),
+            "prerequisites": list(kind.prerequisites),
             "criteria": criterion,
-            "category": CATEGORIES[number],
+            "category": kind.category,
             "satisfied": truth[number],
         }
-        for number, criterion in enumerate(criteria)
+        for number, (kind, criterion) in enumerate(zip(KINDS, criteria, strict=True))
     ]
     query = f"Build a {project.model} for the {project.dataset} data. " + " ".join(criteria)
     return files, {"name": project.name, "query": query, "requirements": requirements, "preferences": []}

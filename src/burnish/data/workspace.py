@@ -30,7 +30,8 @@ SKIPPED = frozenset(
     }
 )
 """Folders that no one wrote by hand."""
-MOST_FILES = 50_000
+MOST_ENTRIES = 50_000
+"""Files and folders of a workspace that are looked at."""
 
 _SUFFIX = (
     r"py|txt|md|pdf|png|jpe?g|gif|bmp|csv|tsv|jsonl?|html?|css|js|ts|ya?ml|toml|xml|ipynb|docx|xlsx|pptx|pth?|pkl|npy|npz|"
@@ -89,7 +90,14 @@ class Workspace:
                 continue
             for entry in entries:
                 path = f"{before}{entry.name}"
-                if entry.is_symlink():
+                if count >= MOST_ENTRIES:
+                    self.left_out.append(f"{path} and all after it: more than {MOST_ENTRIES} files and folders")
+                    return
+                count += 1
+                if not entry.name.isprintable():
+                    # Also what is no UTF-8. A name with a line break could pose as several files.
+                    self.left_out.append(f"{path!r}: its name cannot be printed")
+                elif entry.is_symlink():
                     self.left_out.append(f"{path}: a symbolic link")
                 elif entry.is_dir(follow_symlinks=False):
                     if entry.name in SKIPPED:
@@ -98,11 +106,7 @@ class Workspace:
                         todo.append((Path(entry.path), f"{path}/"))
                 elif not entry.is_file(follow_symlinks=False):
                     self.left_out.append(f"{path}: no regular file")
-                elif count >= MOST_FILES:
-                    self.left_out.append(f"all after {path}: more than {MOST_FILES} files")
-                    return
                 else:
-                    count += 1
                     yield Found(path, entry.stat(follow_symlinks=False).st_size)
 
     def resolve(self, proposal: str) -> str:

@@ -6,13 +6,14 @@ cumulative distribution in the vocabulary's order; what remains is the rounding 
 little with the batch's shape and can decide only where two tokens are equally likely to that precision.
 
 A prompt is padded on the left, so that the last column is every row's newest token; positions are counted from each
-row's first real token. A finished row leaves the batch and its key-value cache.
+row's first real token. A finished row leaves the batch and its key-value cache. Prompts that begin alike are read once
+as far as they do (see `burnish.engine.prefix`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,15 +21,15 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from burnish.core.errors import BadInput
-from burnish.engine import Finish, Generated, Sampling
+from burnish.engine import Finish, Generated, Sampling, prefix
 
 if TYPE_CHECKING:
     from burnish.models import Model
 
-T = TypeVar("T")
-
 BATCH = 16
 """Sequences that are worked on together unless told otherwise."""
+TOKENS_AT_ONCE = 2**15
+"""Most tokens of a batch's prompts, padding included, unless one alone has more: long ones go in smaller batches."""
 LOGITS_AT_ONCE = 2**26
 """Most logits that `score` holds at a time: 256 MiB in float32."""
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -83,20 +84,19 @@ def generate_as_finished(
         _Row(number, prompt, one, seed, ends, model.tokenizer)
         for number, (prompt, one, seed) in enumerate(zip(prompts, each, seeds, strict=True))
     ]
-    for batch in _by_length(rows, [len(prompt) for prompt in prompts], batch_size):
-        yield from _continue(model.net, batch)
+    sharing = prefix.worthwhile(model.net, prompts)
+    reader = prefix.Reader(model.net) if sharing else None
+    for batch in _batches(prompts, batch_size, by_content=sharing):
+        yield from _continue(model.net, [rows[number] for number in batch], reader)
 
 
 @torch.no_grad()  # not inference_mode: a rope that rescales itself would keep tensors that later training cannot use
-def _continue(net: Any, rows: list[_Row]) -> Iterator[tuple[int, Generated]]:
-    ids, mask = _pad_left([row.prompt for row in rows], net.device)
-    positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
-    cache = DynamicCache(config=net.config)
+def _continue(net: Any, rows: list[_Row], reader: prefix.Reader | None) -> Iterator[tuple[int, Generated]]:
+    prompts = [row.prompt for row in rows]
+    cache, logits, mask = reader.read_all(prompts) if reader else _read(net, prompts)
+    positions = mask.long().sum(-1, keepdim=True) - 1
     while True:
-        out = net(
-            input_ids=ids, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True, logits_to_keep=1
-        )
-        logits = out.logits[:, -1].float()
+        logits = logits.float()
         tokens = choose(logits, [row.sampling for row in rows], [row.draw() for row in rows])
         for row, token, logprob in zip(rows, tokens.tolist(), _logprobs(logits, tokens).tolist(), strict=True):
             row.add(token, logprob)
@@ -109,8 +109,23 @@ def _continue(net: Any, rows: list[_Row]) -> Iterator[tuple[int, Generated]]:
             index = torch.tensor(kept, device=net.device)
             cache.batch_select_indices(index)
             mask, positions, tokens = mask[index], positions[index], tokens[index]
-        ids, positions = tokens[:, None], positions[:, -1:] + 1
+        ids, positions = tokens[:, None], positions + 1
         mask = torch.cat([mask, torch.ones_like(ids, dtype=torch.bool)], dim=1)
+        out = net(
+            input_ids=ids, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True, logits_to_keep=1
+        )
+        logits = out.logits[:, -1]
+
+
+def _read(
+    net: Any, prompts: Sequence[Sequence[int]]
+) -> tuple[DynamicCache, Float[Tensor, "rows vocab"], Bool[Tensor, "rows width"]]:
+    """Read prompts side by side: their cache, the logits after each, and which columns are tokens."""
+    ids, mask = _pad_left(prompts, net.device)
+    positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
+    cache = DynamicCache(config=net.config)
+    out = net(input_ids=ids, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True, logits_to_keep=1)
+    return cache, out.logits[:, -1], mask
 
 
 @torch.no_grad()
@@ -139,15 +154,25 @@ def score(
     check_room(model, [(prompt, len(continuation)) for prompt, continuation in sequences])
     scores: list[list[float]] = [[] for _ in sequences]
     numbers = [number for number, (_, continuation) in enumerate(sequences) if continuation]
-    lengths = [len(sequences[number][0]) + len(sequences[number][1]) for number in numbers]
-    for batch in _by_length(numbers, lengths, batch_size):
-        for number, row in zip(batch, _score(model.net, [sequences[number] for number in batch]), strict=True):
-            scores[number] = row
+    # The last token is never fed: nothing is asked about what follows it.
+    fed = [[*sequences[number][0], *sequences[number][1]][:-1] for number in numbers]
+    piece = LOGITS_AT_ONCE // model.net.config.get_text_config().vocab_size
+    short = all(len(sequences[number][1]) <= piece for number in numbers)
+    if short and prefix.worthwhile(model.net, fed):
+        reader = prefix.Reader(model.net)
+        for place in sorted(range(len(fed)), key=fed.__getitem__):
+            continuation = sequences[numbers[place]][1]
+            logits = reader.read(fed[place], len(continuation)).float()
+            scores[numbers[place]] = _logprobs(logits, torch.tensor(continuation, device=logits.device)).tolist()
+        return scores
+    for batch in _batches(fed, batch_size):
+        found = _score(model.net, [sequences[numbers[place]] for place in batch])
+        for place, row in zip(batch, found, strict=True):
+            scores[numbers[place]] = row
     return scores
 
 
 def _score(net: Any, batch: list[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
-    # The last token is never fed: nothing is asked about what follows it.
     ids, mask = _pad_left([[*prompt, *continuation][:-1] for prompt, continuation in batch], net.device)
     targets, _ = _pad_left([continuation for _, continuation in batch], net.device)
     positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
@@ -242,11 +267,21 @@ def check_room(model: Model, asked: Sequence[tuple[Sequence[int], int]]) -> None
         raise BadInput.of("some prompts cannot be used", faults, "shorten them, or ask for fewer tokens")
 
 
-def _by_length(items: Sequence[T], lengths: Sequence[int], size: int) -> Iterator[list[T]]:
+def _batches(prompts: Sequence[Sequence[int]], size: int, *, by_content: bool = False) -> Iterator[list[int]]:
+    """Numbers of the prompts that are worked on together, neighbours by content or of about one length."""
     # Longest first: what does not fit in memory fails at once.
-    order = sorted(range(len(items)), key=lambda place: -lengths[place])
-    for begin in range(0, len(order), size):
-        yield [items[place] for place in order[begin : begin + size]]
+    keys = [list(prompt) if by_content else [-len(prompt)] for prompt in prompts]
+    order = sorted(range(len(prompts)), key=keys.__getitem__)
+    batch: list[int] = []
+    longest = 0
+    for number in order:
+        longest = max(longest, len(prompts[number]))
+        if batch and (len(batch) == size or (len(batch) + 1) * longest > TOKENS_AT_ONCE):
+            yield batch
+            batch, longest = [], len(prompts[number])
+        batch.append(number)
+    if batch:
+        yield batch
 
 
 def _pad_left(

@@ -27,6 +27,8 @@ _HEDGES = re.compile(
     re.IGNORECASE,
 )
 """Words before a label, in its sentence, after which the label is not what the sentence states."""
+WEIGHED_AT_ONCE = 32
+"""Questions that `weigh` gives to the model together; each is kept on its own."""
 _SHORT = 160
 """Characters that a line with a bare label, or what stands before a label, has at most."""
 _CONTEXT = 400
@@ -262,10 +264,18 @@ def weigh(llm: Any, chats: Sequence[Chat], answers: Mapping[str, str], run: Run)
         )
     labels, texts = list(answers), list(answers.values())
 
+    ahead: dict[int, dict[str, Any]] = {}
+
     def one(number: int) -> dict[str, Any]:
-        rows = llm.logprobs([chats[number]] * len(texts), texts)
-        prompt = len(llm.encode(chats[number])) * len(texts)
-        return {"sums": [sum(row) for row in rows], "prompt": prompt, "answer": sum(map(len, rows))}
+        # Questions come in order, so those after one that is not kept yet are not kept either.
+        if number not in ahead:
+            together = range(number, min(number + WEIGHED_AT_ONCE, len(chats)))
+            every = llm.logprobs([chats[place] for place in together for _ in texts], texts * len(together))
+            for place, begin in zip(together, range(0, len(every), len(texts)), strict=True):
+                rows = every[begin : begin + len(texts)]
+                prompt = len(llm.encode(chats[place])) * len(texts)
+                ahead[place] = {"sums": [sum(row) for row in rows], "prompt": prompt, "answer": sum(map(len, rows))}
+        return ahead.pop(number)
 
     def key(number: int) -> str:
         return request_key(llm.name, chats[number], Sampling(), 0) + "/" + "/".join(texts)

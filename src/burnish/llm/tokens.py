@@ -62,8 +62,9 @@ def _pieces(text: str) -> Iterator[tuple[int, int]]:
     """Where each piece of a text ends, and its tokens. A space before a word is part of the word's token."""
     for match in _PIECE.finditer(text):
         piece = match[0]
-        # A character outside ASCII may be written byte by byte.
-        cost = 0 if piece == " " and text[match.end() : match.end() + 1].isalpha() else len(piece.encode())
+        # A character outside ASCII may be written byte by byte; half a surrogate pair, which JSON may hold, counts too.
+        size = len(piece.encode(errors="surrogatepass"))
+        cost = 0 if piece == " " and text[match.end() : match.end() + 1].isalpha() else size
         yield match.end(), cost if len(piece) == 1 else 1
 
 

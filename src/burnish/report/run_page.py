@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -82,6 +83,8 @@ def asked(manifest: Manifest, otherwise: str = "") -> str:
         return otherwise or "a run"
     goods = request.get("goods")
     on = [str(source) for source in goods.values()][:1] if isinstance(goods, Mapping) else []
+    # The whole path stands below, under what was asked.
+    on = [Path(source).name if Path(source).is_absolute() else source for source in on]
     settings = request.get("settings")
     bits = settings.get("bits") if isinstance(settings, Mapping) else None
     return " on ".join([str(request["use"]), *on]) + (f" at {bits}\N{NO-BREAK SPACE}bits" if bits is not None else "")

@@ -24,6 +24,8 @@ STEP = {"user_message": 300, "action": 50, "thought": 100, "environment": 100}
 """Tokens that are kept of each part of a step; the paper's code."""
 LISTED = 30
 """Files of a folder that are named."""
+NAMED = 5
+"""Links and the like that the tree says are left out."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Trail:
     """Files that could not be read, or not wholly, and why."""
     replies: list[Any] = field(default_factory=list)
     """What the model answered on the way."""
+    summary: str = ""
+    """What the model says that the steps show."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -76,6 +80,8 @@ class Scene:
         embed: Embed | None,
     ) -> None:
         self.task, self.workspace, self.steps, self.budgets, self.embed = task, workspace, steps, budgets, embed
+        self.earlier: list[str] = []
+        """What was said of the requirements so far, a line each."""
 
     @cached_property
     def graph(self) -> CodeGraph:
@@ -94,7 +100,10 @@ class Scene:
         if not files:
             return "(the workspace is empty)"
         outline = self.graph.outline() if any(found.path.endswith(".py") for found in files) else {}
-        return RUBRIC.defuse(keep_ends(tree(files, outline), self.budgets.tree))
+        gone = self.workspace.left_out
+        more = f", and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
+        lines = [tree(files, outline), *([f"(left out: {'; '.join(gone[:NAMED])}{more})"] if gone else [])]
+        return RUBRIC.defuse(keep_ends("\n".join(lines), self.budgets.tree))
 
     @cached_property
     def trajectory(self) -> str:
@@ -112,7 +121,13 @@ class Scene:
             if path not in trail.paths:
                 trail.paths.append(path)
 
-    def show(self, trail: Trail, module: str, earlier: Sequence[tuple[Requirement, str]], summary: str) -> None:
+    def remember(self, requirement: Requirement, satisfied: int | None) -> None:
+        """Keep a verdict for those on later requirements."""
+        if satisfied is not None:
+            said = "was satisfied." if satisfied else "was not satisfied."
+            self.earlier.append(f"- {requirement.criteria} {said}")
+
+    def show(self, trail: Trail, module: str) -> None:
         """Add what a module has to show."""
         criteria = trail.requirement.criteria
         if module == "user_query":
@@ -131,11 +146,10 @@ class Scene:
                 used = f", used in {', '.join(users[:5])}" if users else ""
                 title = f"{snippet.tag.path}, line {snippet.tag.line}, found by {snippet.how}{used}"
                 trail.pieces.append(Piece(module, title, keep_head(snippet.text, self.budgets.file), snippet.tag.path))
-        elif module == "history" and earlier:
-            lines = [f"- {one.criteria} {verdict}" for one, verdict in earlier]
-            trail.pieces.append(Piece(module, "verdicts on earlier requirements", "\n".join(lines)))
-        elif module == "trajectory" and summary:
-            trail.pieces.append(Piece(module, "what the agent's steps show", summary))
+        elif module == "history" and self.earlier:
+            trail.pieces.append(Piece(module, "verdicts on earlier requirements", "\n".join(self.earlier)))
+        elif module == "trajectory" and trail.summary:
+            trail.pieces.append(Piece(module, "what the agent's steps show", trail.summary))
 
     def _about(self, path: str) -> str:
         return self._listing(path) if path.endswith("/") else f"({readable(self.workspace.size(path))})"

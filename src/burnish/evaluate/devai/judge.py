@@ -19,7 +19,8 @@ verdict, the files that the model was shown, the paths that it proposed and that
 
 * A reply that states no single verdict is *unscored*; the released code takes it for "not satisfied". A call that fails
   stops the run, which goes on from there when it is started again. Unscored counts as not aligned.
-* Paths that the model proposes are looked up inside the workspace alone, and never through links.
+* Paths that the model proposes are looked up inside the workspace alone, and never through links. Where it forgets the
+  marks around them, those that its reply names are taken.
 * A file of an unknown format is not taken as fine: the judge is told that it could not be read, and why. Images and
   videos are described (format, size, blank or not), not looked at.
 * What does not fit is cut from each piece of evidence, not from the middle of all, so that no cited file is unseen.
@@ -38,7 +39,8 @@ Zhuge et al., Agent-as-a-Judge: Evaluate Agents with Agents, ICML 2025, arXiv 24
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -47,7 +49,8 @@ from pydantic import Field, model_validator
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Evaluation
 from burnish.data.codesearch import Embed
-from burnish.data.devai import Requirement, Task, Verdict, read_tasks
+from burnish.data.devai import Requirement, Task, read_tasks
+from burnish.data.documents import TEXTS
 from burnish.data.scores import Scores
 from burnish.data.workspace import Workspace, named_paths
 from burnish.evaluate.devai import PAPER, prompts
@@ -55,13 +58,17 @@ from burnish.evaluate.devai.evidence import Budgets, Module, Scene, Trail, assem
 from burnish.evaluate.devai.places import trajectory_of, workspaces_of
 from burnish.evaluate.devai.rows import summary, with_dependents
 from burnish.llm import LLM, Sampling
+from burnish.llm.client import Chat, Reply
 from burnish.llm.judge import Judgment, ask, spent, weigh
+from burnish.llm.tokens import count_tokens
 
 WORKFLOWS: dict[str, tuple[Module, ...]] = {
     "efficient": ("workspace", "locate", "read", "trajectory"),
     "comprehensive": ("user_query", "workspace", "locate", "read", "search", "history", "trajectory"),
     "ask-only": (),
 }
+TOGETHER = 32
+"""Requirements of small tasks that are judged together, so that a model may work on many questions at once."""
 
 
 class Judge(Evaluation):
@@ -122,7 +129,7 @@ class Judge(Evaluation):
             workspaces: A folder that holds, for each task, a folder of its name; for a single task also that folder.
             judge: The model that is asked.
             trajectories: A folder with ``<task>.json`` for each task that has one.
-            run: Where verdicts, calls and figures go; a run that was stopped goes on at the task where it was.
+            run: Where verdicts, calls and figures go; a run that was stopped goes on at the call where it was.
 
         Returns:
             A row a requirement: item_id, model, cluster (the task), status, satisfied, its two dependent variants,
@@ -138,24 +145,64 @@ class Judge(Evaluation):
         steps = {one.name: trajectory_of(one, trajectories) for one in every}
         embed = self._embedder()
 
-        def work(task: Task) -> list[dict[str, Any]]:
-            path = steps[task.name]
-            scene = Scene(
-                task, Workspace(places[task.name]), read_trajectory(path) if path else [], self._budgets(), embed
-            )
-            return self._task(scene, judge, run)
+        def work(group: list[Task]) -> list[list[dict[str, Any]]]:
+            scenes = [self._scene(task, places[task.name], steps[task.name], embed) for task in group]
+            return self._judge(scenes, judge, run)
 
+        groups = _together(every)
+        judged = run.map(work, groups, key=lambda group: ", ".join(task.name for task in group), step="tasks")
         rows = [
             row
-            for task, found in zip(every, run.map(work, every, key=lambda one: one.name, step="tasks"), strict=True)
-            for row in with_dependents(task, found)
+            for group, found in zip(groups, judged, strict=True)
+            for task, own in zip(group, found, strict=True)
+            for row in with_dependents(task, own)
         ]
         run.items(rows)
         run.metric(**summary(rows, self.level))
         return Scores.of(rows, workflow=self.workflow, judge=judge.name)
 
-    def _budgets(self) -> Budgets:
-        return Budgets(self.evidence, self.tree, self.file, self.trajectory)
+    def estimate(self, sources: Mapping[str, str]) -> dict[str, Any]:
+        """Requirements, and at most how many calls and tokens, before anything is asked."""
+        every = read_tasks(Path(sources["tasks"]))
+        places = workspaces_of(every, Path(sources["workspaces"]))
+        steps = Path(sources["trajectories"]) if sources.get("trajectories") else None
+        plans = self.workflow == "planning" and not self.modules
+        chosen = ("locate", "trajectory") if plans else self._chosen()
+        calls = prompt = 0
+        for task in every:
+            scene = self._scene(task, places[task.name], trajectory_of(task, steps), None)
+            shown = {"locate": "locate" in chosen and bool(scene.workspace.files())}
+            shown["trajectory"] = "trajectory" in chosen and self.box == "gray" and bool(scene.steps)
+            room = self.evidence if plans else self._room(scene)
+            for one in task.requirements:
+                chats = [prompts.judge(task, one, "", weighed=False)] * self.votes
+                chats += [prompts.plan(task, one)] if plans else []
+                chats += [prompts.locate(task, one, scene.tree, self.files)] if shown["locate"] else []
+                chats += [prompts.retrieve(task, one, scene.trajectory)] if shown["trajectory"] else []
+                calls += len(chats)
+                prompt += self.votes * room + sum(count_tokens(turn["content"]) for chat in chats for turn in chat)
+        return {
+            "requirements": sum(len(task.requirements) for task in every),
+            "calls_at_most": calls,
+            "prompt_tokens_at_most": prompt,
+            "reply_tokens_at_most": calls * self.answer,
+        }
+
+    def _room(self, scene: Scene) -> int:
+        """The most tokens that evidence can take: of a small workspace all that it holds, with what is said around it."""
+        chosen = set(self._chosen())
+        if not chosen:
+            return 0
+        if chosen - {"workspace", "locate", "read"} - ({"trajectory"} if not scene.steps else set()):
+            return self.evidence
+        # A byte of text is a token at most; of other formats the size says nothing.
+        sizes = [one.size if Path(one.path).suffix in TEXTS else self.file for one in scene.workspace.files()]
+        around = 40 * self.files + 3 * count_tokens(scene.tree)
+        return min(self.evidence, around + sum(min(size, self.file) for size in sizes))
+
+    def _scene(self, task: Task, place: Path, steps: Path | None, embed: Embed | None) -> Scene:
+        budgets = Budgets(self.evidence, self.tree, self.file, self.trajectory)
+        return Scene(task, Workspace(place), read_trajectory(steps) if steps else [], budgets, embed)
 
     def _embedder(self) -> Embed | None:
         if not self.embedder:
@@ -169,79 +216,92 @@ class Judge(Evaluation):
         folder = Path(self.embedder)
         return Embedder(folder if folder.is_dir() else fetch(self.embedder)).embed
 
-    def _task(self, scene: Scene, judge: LLM, run: Run) -> list[dict[str, Any]]:
-        """All requirements of a task: together, unless later ones are told of earlier verdicts."""
-        requirements = scene.task.requirements
+    def _judge(self, scenes: Sequence[Scene], judge: LLM, run: Run) -> list[list[dict[str, Any]]]:
+        """The rows of each scene."""
+        rows: dict[str, list[dict[str, Any]]] = {scene.task.name: [] for scene in scenes}
+        for cases in self._rounds(scenes):
+            for (scene, one), row in zip(cases, self._round(cases, judge, run), strict=True):
+                rows[scene.task.name].append(row)
+                scene.remember(one, row["satisfied"])
+        return list(rows.values())
+
+    def _rounds(self, scenes: Sequence[Scene]) -> list[list[tuple[Scene, Requirement]]]:
+        """What is judged together: everything, or one requirement a task where later ones are told of earlier verdicts."""
+        cases = [[(scene, one) for one in scene.task.requirements] for scene in scenes]
         if self.workflow != "planning" and "history" not in self._chosen():
-            return self._batch(scene, requirements, [], judge, run)
-        rows: list[dict[str, Any]] = []
-        earlier: list[tuple[Requirement, str]] = []
-        for one in requirements:
-            rows += self._batch(scene, [one], earlier, judge, run)
-            said: Verdict = rows[-1]["satisfied"]
-            if said is not None:
-                earlier.append((one, "was satisfied." if said else "was not satisfied."))
-        return rows
+            return [[case for own in cases for case in own]]
+        return [[case for case in row if case] for row in zip_longest(*cases)]
 
     def _chosen(self) -> tuple[str, ...]:
         chosen = self.modules or WORKFLOWS.get(self.workflow, ())
         return tuple(module for module in chosen if module != "trajectory" or self.box == "gray")
 
-    def _batch(
-        self,
-        scene: Scene,
-        requirements: Sequence[Requirement],
-        earlier: Sequence[tuple[Requirement, str]],
-        judge: LLM,
-        run: Run,
-    ) -> list[dict[str, Any]]:
+    def _round(self, cases: Sequence[tuple[Scene, Requirement]], judge: LLM, run: Run) -> list[dict[str, Any]]:
         """Each stage for all requirements at once, so that a model may answer them together."""
         sampling = Sampling(temperature=self.temperature, max_tokens=self.answer)
-        trails = [Trail(one, self._chosen()) for one in requirements]
+        looks = [(scene, Trail(one, self._chosen())) for scene, one in cases]
         if self.workflow == "planning" and not self.modules:
-            self._plan(scene, trails, judge, sampling, run)
+            self._plan(looks, judge, sampling, run)
 
-        locating = [trail for trail in trails if "locate" in trail.modules and scene.workspace.files()]
-        chats = [prompts.locate(scene.task, trail.requirement, scene.tree, self.files) for trail in locating]
-        for trail, reply in zip(locating, judge.generate(chats, sampling, run) if chats else [], strict=True):
+        locating = [(scene, trail) for scene, trail in looks if "locate" in trail.modules and scene.workspace.files()]
+        chats = [prompts.locate(scene.task, trail.requirement, scene.tree, self.files) for scene, trail in locating]
+        for (scene, trail), reply in zip(locating, _replies(judge, chats, sampling, run), strict=True):
             trail.replies.append(reply)
-            scene.resolve(trail, prompts.proposals(reply.text, self.files))
-        summaries: dict[int, str] = {}
-        recalling = [trail for trail in trails if "trajectory" in trail.modules and scene.steps]
-        chats = [prompts.retrieve(scene.task, trail.requirement, scene.trajectory) for trail in recalling]
-        for trail, reply in zip(recalling, judge.generate(chats, sampling, run) if chats else [], strict=True):
+            proposed = prompts.proposals(reply.text, self.files)
+            if not proposed and (proposed := named_paths(reply.text)[: self.files]):
+                trail.notes.append("no path stood between dollar signs; those that the reply names were taken")
+            scene.resolve(trail, proposed)
+        recalling = [(scene, trail) for scene, trail in looks if "trajectory" in trail.modules and scene.steps]
+        chats = [prompts.retrieve(scene.task, trail.requirement, scene.trajectory) for scene, trail in recalling]
+        for (_, trail), reply in zip(recalling, _replies(judge, chats, sampling, run), strict=True):
             trail.replies.append(reply)
-            summaries[trail.requirement.number] = reply.text
-        questions, found = [], []
-        for trail in trails:
+            trail.summary = reply.text
+        questions, shown = [], []
+        weighed = self.verdict == "logprobs"
+        for scene, trail in looks:
             if self.named and "read" in trail.modules:
                 scene.resolve(trail, named_paths(trail.requirement.criteria))
             for module in trail.modules:
-                scene.show(trail, module, earlier, summaries.get(trail.requirement.number, ""))
+                scene.show(trail, module)
             text, cited, tokens = assemble(trail.pieces, self.evidence)
-            found.append((trail, cited, tokens))
-            weighed = self.verdict == "logprobs"
+            shown.append((cited, tokens))
             questions.append(prompts.judge(scene.task, trail.requirement, text, weighed=weighed))
-        if self.verdict == "logprobs":
-            judgments = weigh(judge, questions, prompts.ANSWERS, run)
-        else:
-            judgments = ask(
+        judgments = (
+            weigh(judge, questions, prompts.ANSWERS, run)
+            if weighed
+            else ask(
                 judge, questions, prompts.RUBRIC, run, sampling=sampling, votes=self.votes, threshold=self.threshold
             )
+        )
         return [
             _row(scene, trail, cited, tokens, judgment, judge.name)
-            for (trail, cited, tokens), judgment in zip(found, judgments, strict=True)
+            for (scene, trail), (cited, tokens), judgment in zip(looks, shown, judgments, strict=True)
         ]
 
-    def _plan(self, scene: Scene, trails: Sequence[Trail], judge: LLM, sampling: Sampling, run: Run) -> None:
-        chats = [prompts.plan(scene.task, trail.requirement) for trail in trails]
-        for trail, reply in zip(trails, judge.generate(chats, sampling, run), strict=True):
+    def _plan(self, looks: Sequence[tuple[Scene, Trail]], judge: LLM, sampling: Sampling, run: Run) -> None:
+        chats = [prompts.plan(scene.task, trail.requirement) for scene, trail in looks]
+        for (_, trail), reply in zip(looks, _replies(judge, chats, sampling, run), strict=True):
             trail.replies.append(reply)
             chosen = prompts.chosen(reply.text)
             if not chosen:
                 trail.notes.append("the plan named nothing; the efficient workflow was taken")
                 chosen = list(WORKFLOWS["efficient"])
             trail.modules = tuple(module for module in chosen if module != "trajectory" or self.box == "gray")
+
+
+def _together(tasks: Sequence[Task]) -> list[list[Task]]:
+    """Neighbouring tasks in groups of about `TOGETHER` requirements."""
+    groups: list[list[Task]] = []
+    for task in tasks:
+        if groups and sum(len(one.requirements) for one in [*groups[-1], task]) <= TOGETHER:
+            groups[-1].append(task)
+        else:
+            groups.append([task])
+    return groups
+
+
+def _replies(judge: LLM, chats: Sequence[Chat], sampling: Sampling, run: Run) -> list[Reply]:
+    return judge.generate(chats, sampling, run) if chats else []
 
 
 def _row(

@@ -99,4 +99,6 @@ def _asked(task: Task, one: Requirement) -> str:
 
 
 def _chat(text: str) -> list[Message]:
+    # JSON may hold half a surrogate pair, which no prompt can.
+    text = text.encode(errors="replace").decode()
     return [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": text}]

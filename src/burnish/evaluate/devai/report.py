@@ -5,7 +5,8 @@
 Verdicts of a judge and of the reference (people, in consensus) are matched by task and requirement number. With h and
 j in {0, 1} for the two verdicts on a requirement:
 
-* alignment is the mean of [h = j]; tp, fp, fn, tn count (h, j) = (1, 1), (0, 1), (1, 0), (0, 0)
+* alignment is the mean of [h = j]; tp, fp, fn, tn count (h, j) = (1, 1), (0, 1), (1, 0), (0, 0). A requirement that the
+  judge leaves unscored is not aligned, and in none of the four
 * I is the mean of h (or of j)
 * D is the mean of h together with h of every prerequisite: the *direct* ones, or *transitive*ly all
 * the judge's shift is mean(j) - mean(h); the paper prints its absolute value
@@ -58,6 +59,8 @@ REPORTED: dict[tuple[str, str, str], float] = {
 }
 """What the paper prints: agent, judge (none for the reference), measure. Its alignments of the judge without
 trajectories (88.52, 83.88 and 90.44 %) belong to verdicts that are not published."""
+FIRST = ("alignment", "kappa")
+"""What a reader wants to see first."""
 ROUNDING = 0.0001
 """The paper prints hundredths of a percent, some cut off and some rounded."""
 
@@ -96,6 +99,7 @@ class Report(Analysis):
         self._check_reference(judgments)
         rows: list[dict[str, Any]] = []
         items: list[dict[str, Any]] = []
+        shown: dict[str, dict[str, Any]] = {name: {} for name in FIRST}
         for (agent, judge), judged in sorted(judgments.verdicts.items()):
             reference = judgments.verdicts.get((agent, self.reference))
             if judge == self.reference or reference is None:
@@ -104,11 +108,13 @@ class Report(Analysis):
             measured = self._measures(pairs)
             rows += [{"agent": agent, "judge": judge, **row, **_paper(agent, judge, row)} for row in measured]
             items += pairs
-            run.metric(**{agent if _only(judgments, agent) else f"{agent}, {judge}": _shown(measured)})
+            for name, value in _shown(measured).items():
+                shown.setdefault(name, {})[agent if _only(judgments, agent) else f"{agent}, {judge}"] = value
         found = inconsistencies(judgments)
         lines = [_line(one, len(judgments.verdicts)) for one in found]
         run.items(items)
-        run.metric(paper=[_beside(row) for row in rows if row["paper"] is not None], inconsistencies=lines)
+        run.metric(**{name: values for name, values in shown.items() if values})
+        run.metric(beside_the_paper=[_beside(row) for row in rows if row["paper"] is not None], inconsistencies=lines)
         return Table.of(rows, inconsistencies=[one.row() for one in found])
 
     def _check_reference(self, judgments: Judgments) -> None:
@@ -118,7 +124,7 @@ class Report(Analysis):
             raise UnknownName("judge to hold others against", self.reference, judges)
 
     def _measures(self, pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        scored = [row for row in pairs if row["aligned"] is not None]
+        scored = [row for row in pairs if row["reference"] is not None and row["judged"] is not None]
         found = [
             _count("n", len(pairs)),
             _count("tasks", len({row["cluster"] for row in pairs})),
@@ -187,8 +193,7 @@ def _pairs(agent: str, judge: str, reference: dict[str, Task], judged: dict[str,
             if one.number not in judged[name].verdicts:
                 continue
             values = {column: _bit(found[one.number]) for column, found in columns.items()}
-            both = values["reference"] is not None and values["judged"] is not None
-            aligned = int(values["reference"] == values["judged"]) if both else None
+            aligned = None if values["reference"] is None else int(values["reference"] == values["judged"])
             rows.append(
                 {
                     "item_id": f"{agent}/{name}/{one.number}",
@@ -265,7 +270,8 @@ def _shown(measured: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _beside(row: dict[str, Any]) -> str:
     verdict = "differs" if row["differs"] else "agrees"
-    return f"{row['agent']}, {row['measure']}: {row['estimate']:.2%} here, {row['paper']:.2%} in the paper: {verdict}"
+    measure = row["measure"].replace("_", " ")
+    return f"{row['agent']}, {measure}: {row['estimate']:.2%} here, {row['paper']:.2%} in the paper: {verdict}"
 
 
 def _line(one: Inconsistency, files: int) -> str:
