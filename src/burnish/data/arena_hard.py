@@ -65,6 +65,8 @@ class Answer:
     text: str
     tokens: int | None = None
     """As the file records it."""
+    markup: tuple[int, int, int] | None = None
+    """Headers, list items and bold phrases, as the file records them."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,8 @@ class Standing:
     low: float
     high: float
     category: str = ""
+    level: float | None = None
+    """Of the interval; None where the file does not say."""
 
 
 def parse_verdict(text: str) -> str | None:
@@ -208,7 +212,9 @@ def read_leaderboard(path: Path | str) -> list[Standing]:
             continue
         if not low <= high:
             faults.append(f"row {number}: the bounds {low} and {high} are crossed")
-        found.append(Standing(str(row["model"]), score, low, high, str(row.get("category") or "")))
+        level = row.get("level")
+        told = float(level) if isinstance(level, int | float) else None
+        found.append(Standing(str(row["model"]), score, low, high, str(row.get("category") or ""), told))
     if faults:
         raise BadInput.of(f"{path} is no leaderboard", _some(faults))
     _refuse_repeats(path, [f"{standing.category} {standing.model}".strip() for standing in found])
@@ -238,7 +244,8 @@ def _question(row: Mapping[str, Any]) -> Question:
 
 def _answer(row: Mapping[str, Any]) -> Answer:
     model = _string("model", row.get("model", row.get("model_id")))
-    tokens = (row.get("metadata") or {}).get("token_len")
+    recorded = row.get("metadata") or {}
+    tokens = recorded.get("token_len")
     if "choices" in row:
         turn = row["choices"][0]["turns"][0]
         text, tokens = turn["content"], turn.get("token_len", tokens)
@@ -247,7 +254,17 @@ def _answer(row: Mapping[str, Any]) -> Answer:
         text = content["answer"] if isinstance(content, dict) else content
     if text is not None and not isinstance(text, str):
         raise ValueError("the answer is no text")
-    return Answer(_uid(row), model, text or "", None if tokens is None else int(tokens))
+    return Answer(_uid(row), model, text or "", None if tokens is None else int(tokens), _markup(recorded))
+
+
+def _markup(recorded: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """The counts of Markdown that version 2's answer files hold, each a number or numbers by kind to be added up."""
+    names = ("header_count", "list_count", "bold_count")
+    if not {*names} <= {*recorded}:
+        return None
+    found = [recorded[name] for name in names]
+    headers, items, bold = (int(sum(one.values()) if isinstance(one, dict) else one) for one in found)
+    return headers, items, bold
 
 
 def _games(row: Mapping[str, Any]) -> list[Game]:
