@@ -208,7 +208,7 @@ def _benchmark() -> ModuleType:
 def test_resampling_prompts_covers_and_resampling_rows_does_not() -> None:
     simulation = _benchmark()
     assert simulation.coverage("prompts", 120, 200, 120) >= 0.93
-    assert simulation.coverage("rows", 60, 200, 120) <= 0.75
+    assert simulation.coverage("games", 60, 200, 120) <= 0.75
 
 
 def test_all_faults_are_told_at_once() -> None:

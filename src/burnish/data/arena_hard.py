@@ -8,7 +8,8 @@ answers           JSON lines, ``uid``, ``model``, and the text in ``messages[-1]
 judgments         JSON lines, ``uid``, ``category``, ``judge``, ``model``, ``baseline`` and two ``games``; a game is, as
                   of v0.1, ``{user_prompt, judgment: text, score}``, or, as of v2, ``{prompt: messages, judgment:
                   {answer}, score}``. In game 0 the baseline is A, in game 1 the model is.
-leaderboard       CSV with ``model``, ``score``, ``rating_q025``, ``rating_q975``
+leaderboard       CSV with ``model``, ``score``, ``rating_q025``, ``rating_q975``; or AlpacaEval's, with names in its first
+                  column, ``win_rate`` and ``standard_error``, of which 1.96 are taken for a bound
 ================  =====================================================================================================
 
 Files may be compressed (``.jsonl.gz``). All faults of a file are told at once, by line.
@@ -16,6 +17,7 @@ Files may be compressed (``.jsonl.gz``). All faults of a file are told at once, 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import hashlib
@@ -27,6 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, TypeVar
 
 from burnish.core.errors import BadInput
@@ -196,6 +199,8 @@ def read_leaderboard(path: Path | str) -> list[Standing]:
     else:
         rows = list(csv.DictReader(io.StringIO(decode(_bytes(path), path))))
     columns = set(rows[0]) if rows else set()
+    if {"", "win_rate", "standard_error"} <= columns:
+        rows, columns = [_with_bounds(row) for row in rows], {"model", "win_rate", "low", "high"}
     ways = (("score", "rating_q025", "rating_q975"), ("win_rate", "low", "high"), ("score", "low", "high"))
     way = next((way for way in ways if {"model", *way} <= columns), None)
     if way is None:
@@ -218,6 +223,16 @@ def read_leaderboard(path: Path | str) -> list[Standing]:
     if faults:
         raise BadInput.of(f"{path} is no leaderboard", _some(faults))
     _refuse_repeats(path, [f"{standing.category} {standing.model}".strip() for standing in found])
+    return found
+
+
+def _with_bounds(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of AlpacaEval's table with the bounds of its win rate; what is no number is left for the reader to name."""
+    found: dict[str, Any] = {"model": row[""], "win_rate": row["win_rate"], "low": None, "high": None, "level": 0.95}
+    with contextlib.suppress(TypeError, ValueError):
+        rate, error = float(row["win_rate"]), float(row["standard_error"])
+        away = NormalDist().inv_cdf(0.975) * error
+        found |= {"low": rate - away, "high": rate + away}
     return found
 
 
