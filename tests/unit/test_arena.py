@@ -264,7 +264,7 @@ def scored(path: Path) -> list[Game]:
 def test_without_style_control_the_win_rate_is_the_weighted_mean(tmp_path: Path) -> None:
     path = dump(tmp_path / "j.jsonl", games())
     table = ArenaScore(draws=100)(path)
-    rates = {row["model"]: row["win_rate"] for row in table.rows()}
+    rates = {row["model"]: row["estimate"] for row in table.rows()}
     for model in MODELS:
         own = [game for game in scored(path) if game.model == model]
         # As the released code has it: a clear verdict is three rows.
@@ -273,8 +273,8 @@ def test_without_style_control_the_win_rate_is_the_weighted_mean(tmp_path: Path)
     assert [row["model"] for row in table.rows()] == sorted(rates, key=lambda model: -rates[model])
     assert rates["base"] == 0.5
     row = table.rows()[0]
-    assert row["low"] < row["win_rate"] < row["high"]
-    assert row["games"] + row["missing"] == 120
+    assert row["low"] < row["estimate"] < row["high"]
+    assert row["n"] + row["missing"] == 120
 
 
 CHOICES = [("length",), ("markdown",), ("length", "markdown")]
@@ -315,14 +315,14 @@ def test_each_choice_of_style_is_the_fit_that_it_says(tmp_path: Path, tokens: bo
             np.zeros(x.shape[1]), jac=True,
         ).x  # fmt: skip
         table = ArenaScore(control=chosen, draws=100)(path, texts)
-        rates = {row["model"]: row["win_rate"] for row in table.rows()}
+        rates = {row["model"]: row["estimate"] for row in table.rows()}
         assert [rates[model] for model in MODELS] == pytest.approx(expit(theta[:3]).tolist(), abs=1e-3)
         names = [n for n in ("length", "header", "list", "bold") if n in table.notes]
-        assert [table.notes[name] for name in names] == pytest.approx(theta[3:].tolist(), abs=1e-3)
+        assert [table.notes[name]["estimate"] for name in names] == pytest.approx(theta[3:].tolist(), abs=1e-3)
         at_mean = ArenaScore(control=chosen, draws=100, at="mean")(path, texts)
         # The released code centres the features: its strengths are these.
         shift = np.average(style, axis=0, weights=weight) @ theta[3:]
-        moved = {row["model"]: row["win_rate"] for row in at_mean.rows()}
+        moved = {row["model"]: row["estimate"] for row in at_mean.rows()}
         assert [moved[m] for m in MODELS] == pytest.approx(expit(theta[:3] + shift).tolist(), abs=1e-3)
         assert moved["base"] == 0.5
         found[chosen] = tuple(rates[model] for model in MODELS)
@@ -365,7 +365,8 @@ def test_each_category_has_its_own_fit_and_its_own_baseline(tmp_path: Path) -> N
     table = ArenaScore(draws=100)(both)
     for name, path in (("c", first), ("d", second)):
         alone = ArenaScore(draws=100)(path).rows()
-        assert str([row for row in table.rows() if row["category"] == name]) == str(alone)
+        within = [row for row in table.rows() if row["category"] == name]
+        assert within == [row | {"label": f"{row['model']}, {name}"} for row in alone]
     assert {row["category"] for row in ArenaScore(category=("d",), draws=100)(both).rows()} == {"d"}
     with pytest.raises(UnknownName, match="category"):
         ArenaScore(category=("e",))(both)
@@ -383,7 +384,7 @@ def test_a_judge_that_only_likes_a_side_makes_no_difference_by_what_it_leaves_ou
     for n, row in enumerate(rows):  # always the first; half of the games in which the model is second are unread
         row["games"] = [{"score": None if n % 2 else "A>B"}, {"score": "A>B"}]
     table = ArenaScore(draws=100)(dump(tmp_path / "j.jsonl", rows))
-    assert [row["win_rate"] for row in table.rows()] == pytest.approx([0.5] * 4)
+    assert [row["estimate"] for row in table.rows()] == pytest.approx([0.5] * 4)
     assert all(row["missing"] == 40 for row in table.rows() if row["model"] != "base")
 
 
@@ -397,8 +398,8 @@ def test_a_panel_counts_all_its_judges_alike(tmp_path: Path) -> None:
     rates = {row["model"]: row for row in table.rows()}
     for model in MODELS:
         copies = [game.score for game in scored(path) if game.model == model for _ in range(3 if game.strong else 1)]
-        assert rates[model]["win_rate"] == pytest.approx(np.mean(copies), abs=1e-5)
-        assert rates[model]["prompts"] <= 60
+        assert rates[model]["estimate"] == pytest.approx(np.mean(copies), abs=1e-5)
+        assert rates[model]["n_clusters"] <= 60
     assert table.notes["judge"] == "j, k"
     assert len({row["item_id"] + row["model"] for row in read_table(tmp_path / "run" / "items.parquet").rows()}) == 720
     with pytest.raises(BadInput, match="c: k did not judge 1 answers"):
@@ -419,7 +420,7 @@ def test_a_judges_own_answers_are_left_out(tmp_path: Path, name: str) -> None:
     rows = [row | {"judge": name} for row in games()]
     table = ArenaScore(draws=100)(dump(tmp_path / "j.jsonl", rows))
     assert {row["model"] for row in table.rows()} == {"base", "strong", "windy"}
-    assert table.notes["left_out"] == "weak: the judge's own answers"
+    assert "left out, the judge's own answers: weak" in table.notes["warnings"]
     with pytest.raises(BadInput, match="weak judged nothing but its own answers"):
         ArenaScore()(dump(tmp_path / "k.jsonl", [row for row in rows if row["model"] == "weak"]))
 
@@ -440,7 +441,7 @@ def test_recorded_markdown_is_used_where_all_answers_have_it(tmp_path: Path) -> 
         found[name] = ArenaScore(control=("length", "markdown"), draws=100)(path, texts).notes
     assert found["all"]["style"].endswith("tokens as recorded, Markdown as recorded")
     assert found["one lacks"]["style"].endswith("tokens as recorded")
-    assert found["all"]["header"] != pytest.approx(found["one lacks"]["header"], abs=1e-3)
+    assert found["all"]["header"]["estimate"] != pytest.approx(found["one lacks"]["header"]["estimate"], abs=1e-3)
 
 
 def test_what_never_differs_is_named_and_left_out(tmp_path: Path) -> None:
@@ -451,6 +452,22 @@ def test_what_never_differs_is_named_and_left_out(tmp_path: Path) -> None:
     table = ArenaScore(control=("length", "markdown"), draws=100)(path, dump(tmp_path / "a.jsonl", plain))
     assert table.notes["never_differs"] == "header, list, bold"
     assert "length" in table.notes
+
+
+def test_a_style_that_hardly_ever_differs_gets_no_interval(tmp_path: Path) -> None:
+    path = dump(tmp_path / "j.jsonl", games())
+    rows = answers_for()
+    for n, row in enumerate(rows):
+        text = "word " * (20 + 7 * n % 31) + ("\n# once" if n == 70 else "")
+        row |= {"messages": [{"content": {"answer": text}}]}
+        row.pop("metadata")
+    texts = dump(tmp_path / "a.jsonl", rows)
+    for at in ("equal", "mean"):
+        table = ArenaScore(control=("length", "markdown"), draws=100, at=at)(path, texts)
+        assert table.notes["never_differs"] == "list, bold"
+        assert table.notes["differs_too_rarely"] == "header"
+        assert {"estimate", "low", "high"} == set(table.notes["length"])
+        assert all(0 < row["low"] <= row["estimate"] <= row["high"] < 1 for row in table.rows())
 
 
 def test_style_control_needs_all_answers(tmp_path: Path) -> None:

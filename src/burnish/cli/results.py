@@ -27,6 +27,8 @@ def show(result: Result, *, json: bool = False) -> None:
     rows = _rows(result)
     if rows and set(BOUNDS) <= rows[0].keys():
         _estimates(rows, _notes(result))
+        if besides := {name: value for name, value in result.metrics.items() if _bounded(value)}:
+            look.table(("besides", "value"), _measured(besides))
     elif result.metrics:
         look.table(("measure", "value"), _measured(result.metrics))
     places: dict[str, Any] = {"saved": result.saved, "run": result.folder, "report": result.report}
@@ -89,6 +91,10 @@ def _form(width: float) -> str:
         return "z.3f"
     places = 1 - math.floor(math.log10(width))
     return f"z.{max(3, places)}f" if places <= MOST_PLACES else ".3g"
+
+
+def _bounded(value: Any) -> bool:
+    return isinstance(value, Mapping) and {"estimate", "low", "high"} <= set(value)
 
 
 def _measured(metrics: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:

@@ -201,7 +201,8 @@ def read_leaderboard(path: Path | str) -> list[Standing]:
     columns = set(rows[0]) if rows else set()
     if {"", "win_rate", "standard_error"} <= columns:
         rows, columns = [_with_bounds(row) for row in rows], {"model", "win_rate", "low", "high"}
-    ways = (("score", "rating_q025", "rating_q975"), ("win_rate", "low", "high"), ("score", "low", "high"))
+    names = ("estimate", "win_rate", "score")
+    ways = (("score", "rating_q025", "rating_q975"), *((name, "low", "high") for name in names))
     way = next((way for way in ways if {"model", *way} <= columns), None)
     if way is None:
         raise BadInput(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from statistics import median
 from typing import Any
 
@@ -22,6 +23,8 @@ CELLS = ("bits", "seed", "layers", "data", "tokens", "block")
 
 MOST_GROUPS, MOST_MEASURES, MOST_ROWS, MOST_STEPS, MOST_TILES = 8, 12, 200, 4, 8
 """How much is drawn or listed before a report says that there is more."""
+LONG_SOURCE = 40
+"""Characters of a path after which a headline names only its end."""
 
 
 def head(run: RunFolder) -> Head:
@@ -60,10 +63,15 @@ def asked(manifest: Manifest, otherwise: str = "") -> str:
     if "use" not in request:
         return otherwise or "a run"
     goods = request.get("goods")
-    on = [str(source) for source in goods.values()][:1] if isinstance(goods, Mapping) else []
+    on = [_brief(str(source)) for source in goods.values()][:1] if isinstance(goods, Mapping) else []
     settings = request.get("settings")
     bits = settings.get("bits") if isinstance(settings, Mapping) else None
     return " on ".join([str(request["use"]), *on]) + (f" at {bits}\N{NO-BREAK SPACE}bits" if bits is not None else "")
+
+
+def _brief(source: str) -> str:
+    """The last part of a long path; anything else as it is."""
+    return source if len(source) <= LONG_SOURCE or "://" in source else PurePath(source).name
 
 
 def spent(manifest: Manifest) -> str:

@@ -200,7 +200,7 @@ class Resampled:
     strengths: FloatArray
     """(draws, players); NaN where a draw left a player without comparisons."""
     coefficients: FloatArray
-    """(draws, covariates)."""
+    """(draws, covariates); NaN where a covariate is 0 in all comparisons of a draw."""
     level: float
     n: int
     n_clusters: int | None
@@ -229,8 +229,8 @@ class Resampled:
         undefined = len(draws) - len(defined)
         if undefined > len(draws) * (1 - self.level) / 2:
             raise BadInput(
-                f"a figure is undefined in {undefined} of {len(draws)} resamples: too few clusters hold the player",
-                "give more prompts, or leave the player out",
+                f"a figure is undefined in {undefined} of {len(draws)} resamples: too few clusters say anything of it",
+                "give more prompts, or leave that player or covariate out",
             )
         units = self.n_clusters if self.n_clusters is not None else self.n
         notes = [f"undefined in {undefined} of {len(draws)} resamples, which were left out"] if undefined else []
@@ -281,11 +281,14 @@ def bootstrap(
     players = len(rows.players)
     _, pair = np.unique(rows.first * players + rows.second, return_inverse=True)
     found = np.empty((draws, len(start)))
+    speaks = rows.covariates != 0
     for draw in range(draws):
         weight = rows.weight * rng.multinomial(rows.clusters, share)[rows.cluster]
         found[draw] = _newton(rows, weight, base, ridge, start)
         if not np.bincount(pair, weight).all():  # only then can a player have lost its link
             found[draw, :players][~_linked(rows, weight, base)] = np.nan
+        if rows.names:
+            found[draw, players:][~speaks[weight > 0].any(axis=0)] = np.nan
     return Resampled(
         whole, found[:, :players], found[:, players:], level, len(rows), rows.clusters if rows.clustered else None
     )

@@ -104,8 +104,8 @@ class ArenaScore(Analysis):
             run: Where figures go.
 
         Returns:
-            A row a model and category, best first: category, model, win_rate, low, high, level, prompts, games,
-            missing (games that do not count, for they or their swap have no verdict), consistent (share of pairs of
+            A row a model and category, best first: label, estimate (the win rate), low, high, level, n (games),
+            n_clusters (prompts), method, category, model, missing (games that do not count, for they or their swap have no verdict), consistent (share of pairs of
             games in which the same answer is preferred), first_side (mean score of the side that is shown first).
 
         Raises:
@@ -124,16 +124,16 @@ class ArenaScore(Analysis):
         refuse_mixtures(by_category, self.panel)
         rows, draws, notes = [], [], self._notes(games, texts)
         if own:
-            notes["left_out"] = f"{', '.join(own)}: the judge's own answers"
+            notes["warnings"] = [*notes["warnings"], f"left out, the judge's own answers: {', '.join(own)}"]
         for category, played in sorted(by_category.items()):
             fitted, shift = self._fit(played, texts, run.seed_of(f"arena score/{category}") % 2**32)
-            rows += self._standings(category, played, fitted, shift)
+            rows += self._standings(category, played, fitted, shift, several=len(by_category) > 1)
             draws += _draws(category, fitted, shift, self.at)
-            figures = self._style(fitted) | _consistency(played, self.level)
+            figures = {"baseline": fitted.fit.anchor} | self._style(fitted) | _consistency(played, self.level)
             notes |= {f"{name}, {category}" if len(by_category) > 1 else name: v for name, v in figures.items()}
         run.items([self._item(game) for game in games])
         Table.of(draws).save(run.folder / DRAWS)
-        run.metric(**{name: value for name, value in notes.items() if isinstance(value, int | float)})
+        run.metric(**{name: value for name, value in notes.items() if isinstance(value, int | float | dict)})
         return Table.of(rows, **notes)
 
     def _chosen(self, games: list[Game]) -> list[Game]:
@@ -151,13 +151,17 @@ class ArenaScore(Analysis):
         return row | ({"item_id": f"{game.uid}/{game.number}/{game.judge}"} if self.panel else {})
 
     def _notes(self, games: list[Game], texts: Mapping[str, Mapping[str, Answer]]) -> dict[str, Any]:
-        notes = {
+        without = sum(game.verdict is None for game in games)
+        alone = len(games) - len(counted(games))
+        told = f"{without} of {len(games)} games have no verdict; with their swaps {alone} do not count"
+        notes: dict[str, Any] = {
             "judge": ", ".join(sorted({game.judge for game in games})),
             "instructions": ", ".join(sorted({game.prompt or "not recorded" for game in games})),
             "games": len(games),
-            "without_verdict": sum(game.verdict is None for game in games),
-            "not_counted": len(games) - len(counted(games)),
+            "without_verdict": without,
+            "not_counted": alone,
             "interval": f"{self.level:.0%}, {self.draws} resamples of prompts",
+            "warnings": [told] if without else [],
         }
         if self.control:
             notes["style"] = f"{', '.join(self.control)} at {self.at} style; {unit(games, texts)}"
@@ -186,19 +190,28 @@ class ArenaScore(Analysis):
     def _style(self, fitted: Resampled) -> dict[str, Any]:
         """The coefficients: change of the logit for one standard deviation of a style difference."""
         found: dict[str, Any] = {}
+        rare = []
         for name in fitted.fit.names:
-            interval = fitted.coefficient(name)
-            found |= {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
+            try:
+                interval = fitted.coefficient(name)
+            except BadInput:
+                rare.append(name)
+                continue
+            found[name] = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
         never = [name for name in names_of(self.control) if name not in fitted.fit.names]
-        return found | ({"never_differs": ", ".join(never)} if never else {})
+        found |= {"never_differs": ", ".join(never)} if never else {}
+        return found | ({"differs_too_rarely": ", ".join(rare)} if rare else {})
 
     def _standings(
-        self, category: str, games: Sequence[Game], fitted: Resampled, shift: Mapping[str, float]
+        self, category: str, games: Sequence[Game], fitted: Resampled, shift: Mapping[str, float], several: bool
     ) -> list[dict[str, Any]]:
+        def named(model: str) -> dict[str, Any]:
+            return {"category": category, "model": model, "label": f"{model}, {category}" if several else model}
+
         baseline = fitted.fit.anchor
         rows = [
-            {"category": category, "model": baseline, "win_rate": 0.5, "low": 0.5, "high": 0.5, "level": self.level,
-             "prompts": 0, "games": 0, "missing": 0, "consistent": float("nan"), "first_side": float("nan")}
+            {**named(baseline), "estimate": 0.5, "low": 0.5, "high": 0.5, "level": self.level, "n": 0, "n_clusters": 0,
+             "method": "baseline", "missing": 0, "consistent": None, "first_side": None}
         ]  # fmt: skip
         moved = _moved(fitted, shift, self.at)
         for model in sorted({game.model for game in games}):
@@ -212,18 +225,19 @@ class ArenaScore(Analysis):
             same = [agree for _, agree in agreements(own)]
             first = [game.score if game.number == 1 else 1 - game.score for game in played if game.score is not None]
             rows.append(
-                {"category": category, "model": model, "win_rate": interval.estimate, "low": interval.low,
-                 "high": interval.high, "level": self.level, "prompts": len({game.uid for game in played}),
-                 "games": len(played), "missing": len(own) - len(played),
-                 "consistent": float(np.mean(same)) if same else float("nan"), "first_side": float(np.mean(first))}
+                {**named(model), "estimate": interval.estimate, "low": interval.low, "high": interval.high,
+                 "level": self.level, "n": len(played), "n_clusters": len({game.uid for game in played}),
+                 "method": "prompts resampled", "missing": len(own) - len(played),
+                 "consistent": float(np.mean(same)), "first_side": float(np.mean(first))}
             )  # fmt: skip
-        return sorted(rows, key=lambda row: (-row["win_rate"], row["model"]))
+        return sorted(rows, key=lambda row: (-row["estimate"], row["model"]))
 
 
 def _moved(fitted: Resampled, shift: Mapping[str, float], at: str) -> np.ndarray:
     """x·β of the style that is meant: of the fit, then of each resample, (1 + draws,)."""
     mean = np.array([shift[name] for name in fitted.fit.names])
-    every = np.vstack([fitted.fit.coefficients, fitted.coefficients])
+    # Where a resample says nothing of a style, the style moves nothing.
+    every = np.nan_to_num(np.vstack([fitted.fit.coefficients, fitted.coefficients]))
     return every @ mean if at == "mean" else np.zeros(len(every))
 
 
@@ -244,5 +258,4 @@ def _consistency(games: Sequence[Game], level: float) -> dict[str, Any]:
     if len({uid for uid, _ in pairs}) < 2:
         return {}
     found = mean_interval([float(same) for _, same in pairs], clusters=[uid for uid, _ in pairs], level=level)
-    name = "position_consistency"
-    return {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
+    return {"position_consistency": {"estimate": found.estimate, "low": found.low, "high": found.high}}

@@ -102,10 +102,10 @@ class ArenaValidity(Analysis):
         truth = None if truth is None else truth.only(names)
         draws = _draws(Path(leaderboard), self.category, names)
         above = above_from_bounds(board, level) if draws is None else above_from_draws(draws)
-        notes: dict[str, Any] = {"models": len(names), "pairs": len(board.pairs())}
-        notes |= {"level": level, "separability": separability(board)}
+        notes: dict[str, Any] = {"separability": separability(board)}
         if truth is not None:
             notes |= _against(board, truth, above)
+        notes |= {"models": len(names), "pairs": len(board.pairs()), "level": level}
         notes["probabilities"] = "from resamples" if draws is not None else "normal, from the intervals"
         if left_out:
             notes["left_out"] = left_out
@@ -130,9 +130,10 @@ class ArenaValidity(Analysis):
 
 def _against(board: Bounds, truth: Bounds, above: FloatArray) -> dict[str, Any]:
     every, separated = agreement(board, truth)
-    found: dict[str, Any] = {"reference_separability": separability(truth), "agreement": every}
+    found: dict[str, Any] = {"agreement": every}
     if separated is not None:
         found["agreement_of_separated"] = separated
+    found["reference_separability"] = separability(truth)
     tied = sum(truth.scores[a] == truth.scores[b] for a, b in truth.pairs())
     found |= {"brier": pair_brier(above, truth), "tied_in_reference": int(tied)}
     if len(set(board.scores)) > 1:
