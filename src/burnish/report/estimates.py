@@ -23,6 +23,7 @@ GLANCE = (
     *BOUNDS,
     *("n", "n_clusters", "method", "score_a", "score_b", "both", "only_a", "only_b", "neither"),
     *("p_better", "p_holm", "verdict", "stderr", "reported", "reported_stderr"),
+    *("missing", "consistent", "first_side"),
 )
 """Columns that stand in the table below the figure, where they say anything."""
 
@@ -57,6 +58,8 @@ def headline(kept: Table | None) -> str:
         return ""
     rows = _rows(kept)
     if not _differ(rows[0]):
+        # What all others are compared with is known beforehand.
+        rows = [row for row in rows if row.get("method") != "baseline"] or rows
         best = max(rows, key=lambda row: row["estimate"])
         if len(rows) == 1:
             return f"{best['label']}: {_figures(best)}{_over(best, 'over')}"
@@ -107,7 +110,8 @@ def section(kept: Table | None) -> Section | None:
         body += _cells(rows[0])
     whys = Counter(f"{row.get('method', '')}: {row['why']}." for row in rows if row.get("why"))
     body += Markup("").join(paragraph(why) for why in whys)
-    warned = [f"{row['label']}: {row['warnings']}" for row in rows if row.get("warnings")]
+    warned = [str(text) for text in kept.notes.get("warnings") or []]
+    warned += [f"{row['label']}: {row['warnings']}" for row in rows if row.get("warnings")]
     return Section("Differences" if differ else "Estimates", body + (listed(warned) if warned else Markup("")))
 
 

@@ -73,6 +73,8 @@ from burnish.evaluate.arena.style import covariates, names_of, unit
 from burnish.stats.bootstrap import bootstrap as mean_interval
 from burnish.stats.bradley_terry import Comparisons, Resampled, bootstrap
 
+AGAIN = "read the judge's replies in the judgments; a better judge, or a larger --max-tokens where they are cut off"
+
 
 class ArenaScore(Analysis):
     """Win rates from judgments, with prompt-resampled intervals and optional style control."""
@@ -173,7 +175,7 @@ class ArenaScore(Analysis):
         """The fit of one category, and the mean of each covariate over its games."""
         played = counted(games)
         if not played:
-            raise BadInput(f"no prompt of {games[0].category or 'the file'} has two verdicts", "judge them again")
+            raise BadInput(f"no prompt of {games[0].category or 'the file'} has two verdicts", AGAIN)
         weights = np.array([self._weight(game) for game in played])
         style = covariates(played, texts, self.control, weights)
         rows = Comparisons.of(
@@ -218,7 +220,7 @@ class ArenaScore(Analysis):
             own = [game for game in games if game.model == model]
             played = counted(own)
             if not played:
-                raise BadInput(f"no prompt of {model} has two verdicts", "judge it again, or leave it out")
+                raise BadInput(f"no prompt of {model} has two verdicts", AGAIN)
             interval = fitted.interval(
                 fitted.fit.win_rate(model, shift=float(moved[0])), fitted.win_rates(model, shift=moved[1:])
             )
