@@ -531,6 +531,17 @@ def test_the_published_leaderboard(published: Path, tmp_path: Path) -> None:
     assert itself.notes["agreement_of_separated"] == itself.notes["spearman"] == 1
 
 
+def test_the_share_of_pairs_that_the_paper_says_are_separated(published: Path, tmp_path: Path) -> None:
+    from burnish.claims.arena import PAPERS
+
+    head, *rows = published.read_text().splitlines()
+    own = [row for row in rows if row.split(",")[0] in PAPERS]
+    (tmp_path / "paper.csv").write_text("\n".join([head, *own]))
+    found = ArenaValidity()(tmp_path / "paper.csv")
+    assert (found.notes["models"], found.notes["pairs"]) == (20, 190)
+    assert round(100 * found.notes["separability"], 1) == 87.4
+
+
 def board(path: Path, *rows: tuple[str, float, float, float]) -> Path:
     path.write_text("model,score,low,high\n" + "".join(f"{m},{s},{a},{b}\n" for m, s, a, b in rows))
     return path
