@@ -57,8 +57,19 @@ PROMPTS = 200
 DRAWS = 200
 BLOCK = 100
 """Made-up benchmarks that are kept together, so that a stopped run goes on from there."""
-WIDENED = (1.0, 1.5, 2.0)
-"""By how much Arena-Hard's bounds are widened; only the first decides."""
+WIDENED = {"arena-hard": 1.0, "arena-hard-x1.5": 1.5, "arena-hard-x2": 2.0}
+"""Arm to by how much Arena-Hard's bounds are widened; only the first decides."""
+MADE_UP = "made-up judgments"
+"""Where the simulation's rows stand in the column of the models."""
+SAID = {
+    "arena-hard": "Arena-Hard",
+    "arena-hard-x1.5": "Arena-Hard x1.5",
+    "arena-hard-x2": "Arena-Hard x2",
+    "alpaca-eval": "AlpacaEval 2.0",
+    "prompts": "prompts resampled",
+    "games": "games resampled",
+    "level": "the level",
+}
 
 BOARDS = {
     "arena-hard": ("arena_hard_leaderboard_20240731.csv",),
@@ -208,7 +219,7 @@ class ArenaClaim(Claim):
 
     times: dict[Scale, int]
     """Made-up benchmarks."""
-    cells: tuple[str, ...] = ("models", "widened")
+    cells: tuple[str, ...] = ("models",)
     measures: tuple[Measure, ...] = (
         Measure(name="separated pairs", column="separated"),
         Measure(name="coverage", column="coverage"),
@@ -230,20 +241,16 @@ class ArenaClaim(Claim):
             block = functools.partial(_block, by, first, min(BLOCK, count - first))
             found = run.once(f"coverage-{by}-{first}-{count}", block)
             seconds[by] += found["seconds"]
-            measured.rows.extend({**row, "arm": by} for row in found["rows"])
+            measured.rows.extend({**row, "arm": by, "models": MADE_UP} for row in found["rows"])
             if by == "prompts":
-                measured.rows.extend(
-                    {"item_id": row["item_id"], "arm": "level", "coverage": LEVEL} for row in found["rows"]
-                )
-        measured.parts.extend(Part(by, {}, seconds[by]) for by in ways)
+                level = {"arm": "level", "models": MADE_UP, "coverage": LEVEL}
+                measured.rows.extend({"item_id": row["item_id"], **level} for row in found["rows"])
+        measured.parts.extend(Part(by, {"models": MADE_UP}, seconds[by]) for by in ways)
         return measured
 
     def label(self, arm: str, cell: Mapping[str, Any]) -> str:
-        """E.g. "Arena-Hard, the paper's 20, bounds x1.5"."""
-        said = {"arena-hard": "Arena-Hard", "alpaca-eval": "AlpacaEval 2.0", "level": "the level"}
-        said |= {by: f"simulation, {by} resampled" for by in ("prompts", "games")}
-        wide = f", bounds x{cell['widened']:g}" if cell.get("widened", 1) != 1 else ""
-        return said[arm] + (f", {cell['models']}" if "models" in cell else "") + wide
+        """E.g. "Arena-Hard x1.5, the paper's 20"."""
+        return f"{SAID[arm]}, {cell['models']}"
 
     def ours(self, evidence: Evidence) -> str:
         """The two shares of the paper's models, the two coverages, and how many criteria hold."""
@@ -268,8 +275,8 @@ def _compare(measured: Measured, run: Run) -> None:
     for name, models in SETS.items():
         ours = found["arena-hard"][1].only(list(models))
         others = found["alpaca-eval"][1].only(list(models.values()))
-        for factor in WIDENED:
-            cell = {"arm": "arena-hard", "models": name, "widened": factor}
+        for arm, factor in WIDENED.items():
+            cell = {"arm": arm, "models": name}
             measured.rows.extend(row | cell for row in separated(widened(ours, factor)))
         theirs = Bounds(ours.names, others.scores, others.low, others.high)
         measured.rows.extend(row | {"arm": "alpaca-eval", "models": name} for row in separated(theirs))
@@ -286,7 +293,7 @@ def _more(models: str) -> Criterion:
         measure="separated",
         arm="arena-hard",
         against="alpaca-eval",
-        where={"models": models, "widened": 1.0},
+        where={"models": models},
         side="above",
     )
 
@@ -322,17 +329,17 @@ CLAIM = ArenaClaim(
     figures=(
         Figure(
             where="table 1, 20 models",
-            numbers={"Arena-Hard": 87.4, "AlpacaEval 2.0 LC": 83.2, "MT-Bench": 22.6, "Chatbot Arena": 85.8},
-            measure="pairs separated, %",
+            numbers={"Arena-Hard": 0.874, "AlpacaEval 2.0 LC": 0.832, "MT-Bench": 0.226, "Chatbot Arena": 0.858},
+            measure="separated pairs",
         ),
         Figure(
             where="table 1, 20 models",
-            numbers={"Arena-Hard": 90.9, "AlpacaEval 2.0 LC": 82.5, "MT-Bench": 26.6},
-            measure="agreement with confidence, %",
+            numbers={"Arena-Hard": 0.909, "AlpacaEval 2.0 LC": 0.825, "MT-Bench": 0.266},
+            measure="agreement with confidence",
         ),
     ),
     arms=(
-        Arm(name="arena-hard", use="arena validity"),
+        *(Arm(name=name, use="arena validity") for name in WIDENED),
         Arm(name="alpaca-eval", use="arena validity", baseline=True),
         Arm(name="prompts", use="arena score"),
         Arm(name="games", use="arena score", baseline=True),
