@@ -76,6 +76,7 @@ CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",
     "small-samples": "burnish.claims.small_samples:CLAIM",
     "devai": "burnish.claims.devai:CLAIM",
+    "arena": "burnish.claims.arena:CLAIM",
 }
 """Name to the claim."""
 

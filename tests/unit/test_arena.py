@@ -87,6 +87,10 @@ def bench(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def pairs(games: list[Game]) -> list[tuple[Game, Game]]:
+    return list(zip(games[::2], games[1::2], strict=True))
+
+
 def play(bench: Path, judge: Any, run: Run | None = None, **settings: Any) -> Any:
     return ArenaJudge(baseline="base", **settings)(bench / "answers", bench / "question.jsonl", judge, run)
 
@@ -117,11 +121,14 @@ def test_each_prompt_is_played_twice_with_the_sides_swapped(bench: Path, tmp_pat
 
 def test_a_judge_without_verdict_is_counted_and_never_a_zero(bench: Path, tmp_path: Path) -> None:
     with Run(tmp_path / "run") as run:
-        scores = play(bench, Ruled(lambda a, b: longer(a, b) if len(a) % 4 else "Both are fine."), run)
+        scores = play(bench, Ruled(lambda a, b: longer(a, b) if len(a) % 9 else "Both are fine."), run)
     missing = scores.notes["without_verdict"]
     assert 0 < missing == sum(row["score"] is None for row in scores.rows()) == run.metrics["without_verdict"]
     table = ArenaScore(draws=100)(tmp_path / "run")
-    assert table.notes["without_verdict"] == missing == sum(row["missing"] for row in table.rows())
+    assert table.notes["without_verdict"] == missing
+    # A game alone would carry the judge's liking for a side: its swap does not count either.
+    alone = sum(a.verdict is None or b.verdict is None for a, b in pairs(read_judgments(tmp_path / "run")))
+    assert table.notes["not_counted"] == 2 * alone == sum(row["missing"] for row in table.rows()) > missing
 
 
 def test_a_stopped_run_asks_only_for_the_rest(bench: Path, tmp_path: Path) -> None:
@@ -251,13 +258,13 @@ def answers_for(prompts: int = 60, seed: int = 1, tokens: bool = True) -> list[d
 
 
 def scored(path: Path) -> list[Game]:
-    return [game for game in read_judgments(path) if game.score is not None]
+    return [game for pair in pairs(read_judgments(path)) if None not in [one.score for one in pair] for game in pair]
 
 
 def test_without_style_control_the_win_rate_is_the_weighted_mean(tmp_path: Path) -> None:
     path = dump(tmp_path / "j.jsonl", games())
     table = ArenaScore(draws=100)(path)
-    rates = {row["model"]: row["win_rate"] for row in table.rows()}
+    rates = {row["model"]: row["estimate"] for row in table.rows()}
     for model in MODELS:
         own = [game for game in scored(path) if game.model == model]
         # As the released code has it: a clear verdict is three rows.
@@ -266,8 +273,8 @@ def test_without_style_control_the_win_rate_is_the_weighted_mean(tmp_path: Path)
     assert [row["model"] for row in table.rows()] == sorted(rates, key=lambda model: -rates[model])
     assert rates["base"] == 0.5
     row = table.rows()[0]
-    assert row["low"] < row["win_rate"] < row["high"]
-    assert row["games"] + row["missing"] == 120
+    assert row["low"] < row["estimate"] < row["high"]
+    assert row["n"] + row["missing"] == 120
 
 
 CHOICES = [("length",), ("markdown",), ("length", "markdown")]
@@ -308,14 +315,14 @@ def test_each_choice_of_style_is_the_fit_that_it_says(tmp_path: Path, tokens: bo
             np.zeros(x.shape[1]), jac=True,
         ).x  # fmt: skip
         table = ArenaScore(control=chosen, draws=100)(path, texts)
-        rates = {row["model"]: row["win_rate"] for row in table.rows()}
+        rates = {row["model"]: row["estimate"] for row in table.rows()}
         assert [rates[model] for model in MODELS] == pytest.approx(expit(theta[:3]).tolist(), abs=1e-3)
         names = [n for n in ("length", "header", "list", "bold") if n in table.notes]
-        assert [table.notes[name] for name in names] == pytest.approx(theta[3:].tolist(), abs=1e-3)
+        assert [table.notes[name]["estimate"] for name in names] == pytest.approx(theta[3:].tolist(), abs=1e-3)
         at_mean = ArenaScore(control=chosen, draws=100, at="mean")(path, texts)
         # The released code centres the features: its strengths are these.
         shift = np.average(style, axis=0, weights=weight) @ theta[3:]
-        moved = {row["model"]: row["win_rate"] for row in at_mean.rows()}
+        moved = {row["model"]: row["estimate"] for row in at_mean.rows()}
         assert [moved[m] for m in MODELS] == pytest.approx(expit(theta[:3] + shift).tolist(), abs=1e-3)
         assert moved["base"] == 0.5
         found[chosen] = tuple(rates[model] for model in MODELS)
@@ -358,7 +365,8 @@ def test_each_category_has_its_own_fit_and_its_own_baseline(tmp_path: Path) -> N
     table = ArenaScore(draws=100)(both)
     for name, path in (("c", first), ("d", second)):
         alone = ArenaScore(draws=100)(path).rows()
-        assert str([row for row in table.rows() if row["category"] == name]) == str(alone)
+        within = [row for row in table.rows() if row["category"] == name]
+        assert within == [row | {"label": f"{row['model']}, {name}"} for row in alone]
     assert {row["category"] for row in ArenaScore(category=("d",), draws=100)(both).rows()} == {"d"}
     with pytest.raises(UnknownName, match="category"):
         ArenaScore(category=("e",))(both)
@@ -371,6 +379,71 @@ def test_verdicts_that_cannot_be_compared_are_not_mixed(tmp_path: Path) -> None:
         ArenaScore()(dump(tmp_path / "j.jsonl", rows))
 
 
+def test_a_judge_that_only_likes_a_side_makes_no_difference_by_what_it_leaves_out(tmp_path: Path) -> None:
+    rows = games(prompts=40)
+    for n, row in enumerate(rows):  # always the first; half of the games in which the model is second are unread
+        row["games"] = [{"score": None if n % 2 else "A>B"}, {"score": "A>B"}]
+    table = ArenaScore(draws=100)(dump(tmp_path / "j.jsonl", rows))
+    assert [row["estimate"] for row in table.rows()] == pytest.approx([0.5] * 4)
+    assert all(row["missing"] == 40 for row in table.rows() if row["model"] != "base")
+
+
+def test_a_panel_counts_all_its_judges_alike(tmp_path: Path) -> None:
+    second = [row | {"judge": "k"} for row in games(3)]
+    path = dump(tmp_path / "j.jsonl", [*games(), *second])
+    with pytest.raises(BadInput, match=r"2 judges: j, k\n.*--panel"):
+        ArenaScore()(path)
+    with Run(tmp_path / "run") as run:
+        table = ArenaScore(panel=True, draws=200)(path, run=run)
+    rates = {row["model"]: row for row in table.rows()}
+    for model in MODELS:
+        copies = [game.score for game in scored(path) if game.model == model for _ in range(3 if game.strong else 1)]
+        assert rates[model]["estimate"] == pytest.approx(np.mean(copies), abs=1e-5)
+        assert rates[model]["n_clusters"] <= 60
+    assert table.notes["judge"] == "j, k"
+    assert len({row["item_id"] + row["model"] for row in read_table(tmp_path / "run" / "items.parquet").rows()}) == 720
+    with pytest.raises(BadInput, match="c: k did not judge 1 answers"):
+        ArenaScore(panel=True)(dump(tmp_path / "few.jsonl", [*games(), *second[1:]]))
+
+
+def test_a_panel_of_one_opinion_is_no_surer_than_one_judge(tmp_path: Path) -> None:
+    again = [row | {"judge": "k"} for row in games()]
+    one, both = dump(tmp_path / "one.jsonl", games()), dump(tmp_path / "both.jsonl", [*games(), *again])
+    assert [(row["model"], row["low"], row["high"]) for row in ArenaScore(panel=True)(both).rows()] == [
+        (row["model"], pytest.approx(row["low"], abs=1e-4), pytest.approx(row["high"], abs=1e-4))
+        for row in ArenaScore()(one).rows()
+    ]
+
+
+@pytest.mark.parametrize("name", ["weak", "weak@0123456789ab", "http://127.0.0.1:8000/v1#weak"])
+def test_a_judges_own_answers_are_left_out(tmp_path: Path, name: str) -> None:
+    rows = [row | {"judge": name} for row in games()]
+    table = ArenaScore(draws=100)(dump(tmp_path / "j.jsonl", rows))
+    assert {row["model"] for row in table.rows()} == {"base", "strong", "windy"}
+    assert "left out, the judge's own answers: weak" in table.notes["warnings"]
+    with pytest.raises(BadInput, match="weak judged nothing but its own answers"):
+        ArenaScore()(dump(tmp_path / "k.jsonl", [row for row in rows if row["model"] == "weak"]))
+
+
+def test_recorded_markdown_is_used_where_all_answers_have_it(tmp_path: Path) -> None:
+    path = dump(tmp_path / "j.jsonl", games())
+    rows = answers_for()
+    for n, row in enumerate(rows):
+        text = row["messages"][0]["content"]["answer"]
+        row["metadata"] |= {
+            "header_count": {"h1": n % 3, "h2": 1},
+            "list_count": {"ordered": 0, "unordered": text.count("- i")},
+            "bold_count": {"**": text.count("**b**"), "__": 0},
+        }
+    found = {}
+    for name, used in (("all", rows), ("one lacks", [rows[0] | {"metadata": {"token_len": 9}}, *rows[1:]])):
+        texts = dump(tmp_path / f"{name}.jsonl", used)
+        found[name] = ArenaScore(control=("length", "markdown"), draws=100)(path, texts).notes
+    assert found["all"]["style"].endswith("tokens as recorded, Markdown as recorded")
+    assert found["one lacks"]["style"].endswith("tokens as recorded")
+    assert found["all"]["header"]["estimate"] != pytest.approx(found["one lacks"]["header"]["estimate"], abs=1e-3)
+
+
 def test_what_never_differs_is_named_and_left_out(tmp_path: Path) -> None:
     path = dump(tmp_path / "j.jsonl", games())
     plain = [row | {"messages": [{"content": "word " * (20 + n % 7)}]} for n, row in enumerate(answers_for())]
@@ -381,24 +454,40 @@ def test_what_never_differs_is_named_and_left_out(tmp_path: Path) -> None:
     assert "length" in table.notes
 
 
+def test_a_style_that_hardly_ever_differs_gets_no_interval(tmp_path: Path) -> None:
+    path = dump(tmp_path / "j.jsonl", games())
+    rows = answers_for()
+    for n, row in enumerate(rows):
+        text = "word " * (20 + 7 * n % 31) + ("\n# once" if n == 70 else "")
+        row |= {"messages": [{"content": {"answer": text}}]}
+        row.pop("metadata")
+    texts = dump(tmp_path / "a.jsonl", rows)
+    for at in ("equal", "mean"):
+        table = ArenaScore(control=("length", "markdown"), draws=100, at=at)(path, texts)
+        assert table.notes["never_differs"] == "list, bold"
+        assert table.notes["differs_too_rarely"] == "header"
+        assert {"estimate", "low", "high"} == set(table.notes["length"])
+        assert all(0 < row["low"] <= row["estimate"] <= row["high"] < 1 for row in table.rows())
+
+
 def test_style_control_needs_all_answers(tmp_path: Path) -> None:
     path = dump(tmp_path / "j.jsonl", games())
     with pytest.raises(BadInput, match="needs the answers"):
         ArenaScore(control=("length",))(path)
     few = dump(tmp_path / "a.jsonl", [row for row in answers_for() if row["model"] != "weak" and row["uid"] != "q000"])
-    with pytest.raises(BadInput, match=r"base: 1 answers\n.*strong: 1 answers\n.*weak: 60 answers"):
+    with pytest.raises(BadInput, match=r"base: 1 answers\n.*strong: 1 answers\n.*weak: 57 answers"):
         ArenaScore(control=("length",))(path, few)
 
 
 def test_a_file_without_any_verdict_is_refused(tmp_path: Path) -> None:
     rows = [row | {"games": [{"score": None}, {"score": None}]} for row in games(prompts=3)]
-    with pytest.raises(BadInput, match="no game of c has a verdict"):
+    with pytest.raises(BadInput, match="no prompt of c has two verdicts"):
         ArenaScore()(dump(tmp_path / "j.jsonl", rows))
     some = games(prompts=30)
     for row in some:
         if row["model"] == "weak":
             row["games"] = [{"score": None}, None]
-    with pytest.raises(BadInput, match="no game of weak has a verdict"):
+    with pytest.raises(BadInput, match="no prompt of weak has two verdicts"):
         ArenaScore(draws=100)(dump(tmp_path / "k.jsonl", some))
 
 
@@ -442,6 +531,17 @@ def test_the_published_leaderboard(published: Path, tmp_path: Path) -> None:
     assert itself.notes["agreement_of_separated"] == itself.notes["spearman"] == 1
 
 
+def test_the_share_of_pairs_that_the_paper_says_are_separated(published: Path, tmp_path: Path) -> None:
+    from burnish.claims.arena import PAPERS
+
+    head, *rows = published.read_text().splitlines()
+    own = [row for row in rows if row.split(",")[0] in PAPERS]
+    (tmp_path / "paper.csv").write_text("\n".join([head, *own]))
+    found = ArenaValidity()(tmp_path / "paper.csv")
+    assert (found.notes["models"], found.notes["pairs"]) == (20, 190)
+    assert round(100 * found.notes["separability"], 1) == 87.4
+
+
 def board(path: Path, *rows: tuple[str, float, float, float]) -> Path:
     path.write_text("model,score,low,high\n" + "".join(f"{m},{s},{a},{b}\n" for m, s, a, b in rows))
     return path
@@ -478,6 +578,18 @@ def test_probabilities_come_from_resamples_where_there_are_any(tmp_path: Path) -
         a, b = draws[row["model"]], draws[row["other"]]
         assert row["above"] == pytest.approx(np.mean(a > b) + np.mean(a == b) / 2)
         assert row["gap"] >= 0
+
+
+def test_the_level_is_that_of_the_leaderboard_where_it_says_so(tmp_path: Path) -> None:
+    path = dump(tmp_path / "j.jsonl", games())
+    for name, level in (("ninety", 0.9), ("usual", 0.95)):
+        with Run(tmp_path / name) as run:
+            ArenaScore(draws=200, level=level)(path, run=run).save(tmp_path / name / "table.parquet")
+    assert ArenaValidity()(tmp_path / "ninety").notes["level"] == 0.9
+    with pytest.raises(BadInput, match=r"intervals are at 0\.9, and the reference's at 0\.95"):
+        ArenaValidity()(tmp_path / "ninety", tmp_path / "usual")
+    own = board(tmp_path / "a.csv", *((m, n, n - 0.1, n + 0.1) for n, m in enumerate((*MODELS, "base"))))
+    assert ArenaValidity(level=0.9)(tmp_path / "ninety", own).notes["level"] == 0.9
 
 
 def test_leaderboards_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_the_second_annotator_marks_what_the_first_kept(heap: tuple[Path, Path],
         lambda shown: "?" if "number 11 " in shown else listed(7 if "group 5" in shown else 6 - ("number 1 " in shown)),
         "second",
     )
-    method = ArenaCurate(**(SMALL | {"topics": 5}))
+    method = ArenaCurate(**(SMALL | {"topics": 5, "second_mean": 6}))
     with Run(tmp_path / "run") as run:
         table = method(heap[0], Annotator(mark), second, embeddings=heap[1], run=run)
     fates = {}
@@ -279,6 +279,8 @@ def test_costs_are_known_before_the_first_call(heap: tuple[Path, Path]) -> None:
     assert costs["prompts"] == GROUPS * EACH
     assert costs["calls_at_most"] == GROUPS * EACH + 2
     assert costs["prompt_tokens_about"] > 100 * GROUPS * EACH
+    both = ArenaCurate(**SMALL).estimate({"prompts": str(heap[0]), "second": "better"})
+    assert both["second_calls_at_most"] == GROUPS * EACH
 
 
 def test_what_cannot_be_curated_is_refused(heap: tuple[Path, Path], tmp_path: Path) -> None:

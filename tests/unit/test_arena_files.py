@@ -308,3 +308,14 @@ def test_files_without_usable_prompts_are_refused(tmp_path: Path) -> None:
     rows = [{"uid": "1", "prompt": "x" * 40}, {"uid": "1", "prompt": "y" * 40}, {"uid": "2", "prompt": None}]
     with pytest.raises(BadInput, match=r"row 2: the prompt is missing\n  1 is the id of 2 prompts"):
         read_prompts(lines(tmp_path / "c.jsonl", *rows))
+
+
+def test_alpacaevals_table_is_a_leaderboard_with_normal_bounds(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(",win_rate,standard_error,mode\nfirst,50.0,0.0,x\nsecond,40,1.0,y\n")
+    first, second = read_leaderboard(path)
+    assert (first.model, first.score, first.low, first.high, first.level) == ("first", 50, 50, 50, 0.95)
+    assert (second.low, second.high) == (pytest.approx(40 - 1.959964), pytest.approx(40 + 1.959964))
+    path.write_text(",win_rate,standard_error\nfirst,50.0,\n")
+    with pytest.raises(BadInput, match=r"row 1: .* are not three numbers"):
+        read_leaderboard(path)

@@ -194,6 +194,29 @@ def test_the_same_seed_gives_the_same_interval_and_another_one_another() -> None
     assert one == two != other
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_resamples_against_the_anchor_alone_are_fits_to_the_same_resamples(turned: bool) -> None:
+    rows = arena(4, 30, style=False)
+    names = [rows.players[number] for number in rows.first]
+    first, second = (["base"] * len(rows), names) if turned else (names, ["base"] * len(rows))
+    outcome = 1 - rows.outcome if turned else rows.outcome
+    again = Comparisons.of(first, second, outcome, weights=rows.weight, clusters=rows.cluster.tolist())
+    found = bootstrap(again, "base", draws=40, seed=7)
+    # The same draws, each fitted by the general method.
+    rng = np.random.Generator(np.random.PCG64(7))
+    for draw in range(40):
+        times = rng.multinomial(30, np.full(30, 1 / 30))[rows.cluster]
+        whole = fit(Comparisons.of(names, ["base"] * len(rows), rows.outcome, weights=rows.weight * times), "base")
+        assert np.abs(whole.strengths - found.strengths[draw]).max() < 1e-6
+
+
+@pytest.mark.parametrize("ridge", [1e-4, 1.0, 100.0])
+def test_who_wins_everything_is_held_by_the_penalty_in_every_resample(ridge: float) -> None:
+    rows = Comparisons.of(["a"] * 60 + ["c"] * 60, ["b"] * 120, [1.0] * 60 + [0.0] * 60, clusters=[*range(60)] * 2)
+    found = bootstrap(rows, "b", draws=20, ridge=ridge)
+    assert np.abs(found.strengths - fit(rows, "b", ridge=ridge).strengths).max() < 1e-6
+
+
 def _benchmark() -> ModuleType:
     path = Path(__file__).parents[2] / "benchmarks" / "arena_coverage.py"
     spec = importlib.util.spec_from_file_location("arena_coverage", path)
@@ -208,7 +231,7 @@ def _benchmark() -> ModuleType:
 def test_resampling_prompts_covers_and_resampling_rows_does_not() -> None:
     simulation = _benchmark()
     assert simulation.coverage("prompts", 120, 200, 120) >= 0.93
-    assert simulation.coverage("rows", 60, 200, 120) <= 0.75
+    assert simulation.coverage("games", 60, 200, 120) <= 0.75
 
 
 def test_all_faults_are_told_at_once() -> None:

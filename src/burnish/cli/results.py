@@ -47,6 +47,8 @@ def _gave(metrics: Mapping[str, Any], saved: Path | None) -> None:
     rows = _rows(saved)
     if saved is not None and rows and set(BOUNDS) <= rows[0].keys():
         _estimates(rows, workflow.notes_of(saved.parent))
+        if besides := {name: value for name, value in metrics.items() if _bounded(value)}:
+            look.table(("besides", "value"), _measured(besides))
     elif metrics:
         shown = catalogue.reference("burnish.report.words:folded")(metrics)
         look.table(("measure", "value"), _measured(shown))
@@ -106,6 +108,10 @@ def _form(width: float) -> str:
         return "z.3f"
     places = 1 - math.floor(math.log10(width))
     return f"z.{max(3, places)}f" if places <= MOST_PLACES else ".3g"
+
+
+def _bounded(value: Any) -> bool:
+    return isinstance(value, Mapping) and {"estimate", "low", "high"} <= set(value)
 
 
 def _measured(metrics: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:

@@ -8,7 +8,8 @@ answers           JSON lines, ``uid``, ``model``, and the text in ``messages[-1]
 judgments         JSON lines, ``uid``, ``category``, ``judge``, ``model``, ``baseline`` and two ``games``; a game is, as
                   of v0.1, ``{user_prompt, judgment: text, score}``, or, as of v2, ``{prompt: messages, judgment:
                   {answer}, score}``. In game 0 the baseline is A, in game 1 the model is.
-leaderboard       CSV with ``model``, ``score``, ``rating_q025``, ``rating_q975``
+leaderboard       CSV with ``model``, ``score``, ``rating_q025``, ``rating_q975``; or AlpacaEval's, with names in its first
+                  column, ``win_rate`` and ``standard_error``, of which 1.96 are taken for a bound
 ================  =====================================================================================================
 
 Files may be compressed (``.jsonl.gz``). All faults of a file are told at once, by line.
@@ -16,6 +17,7 @@ Files may be compressed (``.jsonl.gz``). All faults of a file are told at once, 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import hashlib
@@ -27,6 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, TypeVar
 
 from burnish.core.errors import BadInput
@@ -65,6 +68,8 @@ class Answer:
     text: str
     tokens: int | None = None
     """As the file records it."""
+    markup: tuple[int, int, int] | None = None
+    """Headers, list items and bold phrases, as the file records them."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,8 @@ class Standing:
     low: float
     high: float
     category: str = ""
+    level: float | None = None
+    """Of the interval; None where the file does not say."""
 
 
 def parse_verdict(text: str) -> str | None:
@@ -192,7 +199,10 @@ def read_leaderboard(path: Path | str) -> list[Standing]:
     else:
         rows = list(csv.DictReader(io.StringIO(decode(_bytes(path), path))))
     columns = set(rows[0]) if rows else set()
-    ways = (("score", "rating_q025", "rating_q975"), ("win_rate", "low", "high"), ("score", "low", "high"))
+    if {"", "win_rate", "standard_error"} <= columns:
+        rows, columns = [_with_bounds(row) for row in rows], {"model", "win_rate", "low", "high"}
+    names = ("estimate", "win_rate", "score")
+    ways = (("score", "rating_q025", "rating_q975"), *((name, "low", "high") for name in names))
     way = next((way for way in ways if {"model", *way} <= columns), None)
     if way is None:
         raise BadInput(
@@ -208,10 +218,22 @@ def read_leaderboard(path: Path | str) -> list[Standing]:
             continue
         if not low <= high:
             faults.append(f"row {number}: the bounds {low} and {high} are crossed")
-        found.append(Standing(str(row["model"]), score, low, high, str(row.get("category") or "")))
+        level = row.get("level")
+        told = float(level) if isinstance(level, int | float) else None
+        found.append(Standing(str(row["model"]), score, low, high, str(row.get("category") or ""), told))
     if faults:
         raise BadInput.of(f"{path} is no leaderboard", _some(faults))
     _refuse_repeats(path, [f"{standing.category} {standing.model}".strip() for standing in found])
+    return found
+
+
+def _with_bounds(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of AlpacaEval's table with the bounds of its win rate; what is no number is left for the reader to name."""
+    found: dict[str, Any] = {"model": row[""], "win_rate": row["win_rate"], "low": None, "high": None, "level": 0.95}
+    with contextlib.suppress(TypeError, ValueError):
+        rate, error = float(row["win_rate"]), float(row["standard_error"])
+        away = NormalDist().inv_cdf(0.975) * error
+        found |= {"low": rate - away, "high": rate + away}
     return found
 
 
@@ -238,7 +260,8 @@ def _question(row: Mapping[str, Any]) -> Question:
 
 def _answer(row: Mapping[str, Any]) -> Answer:
     model = _string("model", row.get("model", row.get("model_id")))
-    tokens = (row.get("metadata") or {}).get("token_len")
+    recorded = row.get("metadata") or {}
+    tokens = recorded.get("token_len")
     if "choices" in row:
         turn = row["choices"][0]["turns"][0]
         text, tokens = turn["content"], turn.get("token_len", tokens)
@@ -247,7 +270,17 @@ def _answer(row: Mapping[str, Any]) -> Answer:
         text = content["answer"] if isinstance(content, dict) else content
     if text is not None and not isinstance(text, str):
         raise ValueError("the answer is no text")
-    return Answer(_uid(row), model, text or "", None if tokens is None else int(tokens))
+    return Answer(_uid(row), model, text or "", None if tokens is None else int(tokens), _markup(recorded))
+
+
+def _markup(recorded: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """The counts of Markdown that version 2's answer files hold, each a number or numbers by kind to be added up."""
+    names = ("header_count", "list_count", "bold_count")
+    if not {*names} <= {*recorded}:
+        return None
+    found = [recorded[name] for name in names]
+    headers, items, bold = (int(sum(one.values()) if isinstance(one, dict) else one) for one in found)
+    return headers, items, bold
 
 
 def _games(row: Mapping[str, Any]) -> list[Game]:

@@ -1,7 +1,7 @@
 """Users' prompts as a benchmark is curated from: read from any file of rows, cleaned, each with an id.
 
 A prompt is the column ``prompt`` or ``text``, or all turns of the user in ``turns`` or ``conversation`` (texts, or
-objects with role and content), joined by line breaks. Lengths as in Li et al., arXiv 2406.11939, section 3.
+objects with role and content), joined by line breaks. Lengths as in the released code of Li et al., arXiv 2406.11939.
 """
 
 from __future__ import annotations

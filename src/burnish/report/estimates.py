@@ -23,6 +23,7 @@ GLANCE = (
     *BOUNDS,
     *("n", "n_clusters", "method", "score_a", "score_b", "both", "only_a", "only_b", "neither"),
     *("p_better", "p_holm", "verdict", "stderr", "reported", "reported_stderr"),
+    *("missing", "consistent", "first_side"),
 )
 """Columns that stand in the table below the figure, where they say anything."""
 
@@ -57,6 +58,8 @@ def headline(kept: Table | None) -> str:
         return ""
     rows = _rows(kept)
     if not _differ(rows[0]):
+        # What all others are compared with is known beforehand.
+        rows = [row for row in rows if row.get("method") != "baseline"] or rows
         best = max(rows, key=lambda row: row["estimate"])
         if len(rows) == 1:
             return f"{best['label']}: {_figures(best)}{_over(best, 'over')}"

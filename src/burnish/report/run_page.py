@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 from statistics import median
 from typing import Any
 
@@ -26,6 +26,8 @@ CELLS = ("bits", "seed", "layers", "data", "tokens", "block")
 
 MOST_GROUPS, MOST_MEASURES, MOST_ROWS, MOST_STEPS, MOST_TILES = 8, 12, 200, 4, 8
 """How much is drawn or listed before a report says that there is more."""
+LONG_SOURCE = 40
+"""Characters of a path after which a headline names only its end."""
 
 
 def head(run: RunFolder) -> Head:
@@ -82,12 +84,16 @@ def asked(manifest: Manifest, otherwise: str = "") -> str:
     if "use" not in request:
         return otherwise or "a run"
     goods = request.get("goods")
-    on = [str(source) for source in goods.values()][:1] if isinstance(goods, Mapping) else []
-    # The whole path stands below, under what was asked.
-    on = [Path(source).name if Path(source).is_absolute() else source for source in on]
+    on = [_brief(str(source)) for source in goods.values()][:1] if isinstance(goods, Mapping) else []
     settings = request.get("settings")
     bits = settings.get("bits") if isinstance(settings, Mapping) else None
     return " on ".join([str(request["use"]), *on]) + (f" at {bits}\N{NO-BREAK SPACE}bits" if bits is not None else "")
+
+
+def _brief(source: str) -> str:
+    """The last part of a whole or long path, which stands below, under what was asked; anything else as it is."""
+    path = PurePath(source)
+    return path.name if "://" not in source and (path.is_absolute() or len(source) > LONG_SOURCE) else source
 
 
 def spent(manifest: Manifest) -> str:

@@ -36,6 +36,8 @@ RIDGE = 1e-4
 """Default weight of the penalty s²/2 + β²/2. It moves an estimate of ordinary data in the sixth digit, and gives a
 player that won or lost everything, whose likelihood has no maximum, a large finite strength."""
 _STEPS = 100
+_CHUNK = 2**22
+"""Numbers of a table of resamples that is held at once."""
 _FEW = 20
 """Below this many clusters a bootstrap interval is clearly too narrow, and says so."""
 
@@ -200,7 +202,7 @@ class Resampled:
     strengths: FloatArray
     """(draws, players); NaN where a draw left a player without comparisons."""
     coefficients: FloatArray
-    """(draws, covariates)."""
+    """(draws, covariates); NaN where a covariate is 0 in all comparisons of a draw."""
     level: float
     n: int
     n_clusters: int | None
@@ -229,8 +231,8 @@ class Resampled:
         undefined = len(draws) - len(defined)
         if undefined > len(draws) * (1 - self.level) / 2:
             raise BadInput(
-                f"a figure is undefined in {undefined} of {len(draws)} resamples: too few clusters hold the player",
-                "give more prompts, or leave the player out",
+                f"a figure is undefined in {undefined} of {len(draws)} resamples: too few clusters say anything of it",
+                "give more prompts, or leave that player or covariate out",
             )
         units = self.n_clusters if self.n_clusters is not None else self.n
         notes = [f"undefined in {undefined} of {len(draws)} resamples, which were left out"] if undefined else []
@@ -276,19 +278,58 @@ def bootstrap(
     whole = fit(rows, anchor, ridge=ridge)
     rng = np.random.Generator(np.random.PCG64(seed))
     base = rows.player(anchor)
+    units = rows.clusters if rows.clustered else None
+    if not rows.names and ((rows.first == base) | (rows.second == base)).all():
+        alone = _against_anchor(rows, base, ridge, draws, rng)
+        return Resampled(whole, alone, np.empty((draws, 0)), level, len(rows), units)
     start = np.concatenate([whole.strengths, whole.coefficients])
     share = np.full(rows.clusters, 1 / rows.clusters)
     players = len(rows.players)
     _, pair = np.unique(rows.first * players + rows.second, return_inverse=True)
     found = np.empty((draws, len(start)))
+    speaks = rows.covariates != 0
     for draw in range(draws):
         weight = rows.weight * rng.multinomial(rows.clusters, share)[rows.cluster]
         found[draw] = _newton(rows, weight, base, ridge, start)
         if not np.bincount(pair, weight).all():  # only then can a player have lost its link
             found[draw, :players][~_linked(rows, weight, base)] = np.nan
-    return Resampled(
-        whole, found[:, :players], found[:, players:], level, len(rows), rows.clusters if rows.clustered else None
+        if rows.names:
+            found[draw, players:][~speaks[weight > 0].any(axis=0)] = np.nan
+    return Resampled(whole, found[:, :players], found[:, players:], level, len(rows), units)
+
+
+def _against_anchor(rows: Comparisons, base: int, ridge: float, draws: int, rng: np.random.Generator) -> FloatArray:
+    """Strengths in each draw, (draws, players), where everybody plays the anchor alone: each has a fit of its own."""
+    m = len(rows.players)
+    as_second = rows.first == base
+    player = np.where(as_second, rows.second, rows.first)
+    outcome = np.where(as_second, 1 - rows.outcome, rows.outcome)
+    cell = rows.cluster * m + player
+    total, won = (
+        np.bincount(cell, amount, rows.clusters * m).reshape(rows.clusters, m)
+        for amount in (rows.weight, rows.weight * outcome)
     )
+    share = np.full(rows.clusters, 1 / rows.clusters)
+    found = np.empty((draws, m))
+    step = max(1, _CHUNK // rows.clusters)
+    for begin in range(0, draws, step):
+        counts = rng.multinomial(rows.clusters, share, size=min(step, draws - begin)).astype(np.float64)
+        found[begin : begin + step] = _one_by_one(counts @ total, counts @ won, ridge)
+    found[:, base] = 0
+    return found
+
+
+def _one_by_one(total: FloatArray, won: FloatArray, ridge: float) -> FloatArray:
+    """The strength that maximizes won·s - total·log(1 + exp(s)) - ridge·s²/2, each by itself; NaN where total is 0."""
+    # Closer to 0 than the maximum, from where Newton's method does not overshoot; the clip is for strong penalties.
+    s = np.log((won + 0.5) / (total - won + 0.5))
+    for _ in range(_STEPS):
+        p = expit(s)
+        move = np.clip((won - total * p - ridge * s) / (total * p * (1 - p) + ridge), -1, 1)
+        s = s + move
+        if np.abs(move).max() < 1e-8:
+            break
+    return np.asarray(np.where(total > 0, s, np.nan))
 
 
 def _tail(level: float, units: int) -> float:

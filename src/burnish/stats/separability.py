@@ -5,7 +5,7 @@
   opposite orders, 0 where either does not separate it; the mean over all pairs.
 * Pair-rank Brier score: the mean of (P(a above b) - 1[the reference has a above b])², each pair once.
 
-Source: Li et al., arXiv 2406.11939, section 4.
+Source: Li et al., arXiv 2406.11939, section 3 and appendix A.1.
 """
 
 from __future__ import annotations

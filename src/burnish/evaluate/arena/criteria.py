@@ -7,11 +7,11 @@ import re
 from burnish.llm import Message
 
 CRITERIA: dict[str, str] = {
-    "specificity": "it asks for one particular thing, so that an answer can be right or wrong",
+    "specificity": "it asks for a definite, well-described result, and leaves no doubt about what is wanted",
     "domain_knowledge": "answering well needs knowledge of one or more fields",
     "complexity": "it has several parts, conditions or variables",
     "problem_solving": "it has to be thought through: analysed, reasoned about, solved step by step",
-    "creativity": "it leaves room for an original approach or solution",
+    "creativity": "it calls for an original approach or solution",
     "technical_accuracy": "the answer must be technically exact and sound",
     "real_world": "it stands for something that people really have to do",
 }

@@ -14,7 +14,9 @@ are written in the released shape, one file a model, with the judge's name, a di
 ## Differences
 
 * The instructions are burnish's own words for the same task and labels; `instructions` takes the text of another file,
-  such as the released one. Their digest stands in every judgment, and `arena score` mixes no two.
+  such as the released one. A digest of them and of the frame around the answers stands in every judgment, and `arena
+  score` mixes no two.
+* A judge is asked once; the code of version 0.1 told one that had given no label to go on, once.
 * Any model is a judge: a server, one in this process, a recording.
 * A label that is none of the five (`[[A]]`) is no verdict, for the released scoring has no value for it. A label the
   other way round (`[[A<B]]`) means what it says.
@@ -216,7 +218,7 @@ class ArenaJudge(Evaluation):
         return game(base, own), game(own, base)
 
     def _games(self, question: Question, model: str, judge: str, replies: Sequence[Reply]) -> list[Game]:
-        digest = prompt_digest(self._system(question))
+        digest = prompt_digest(self._system(question) + _GAME)
         base = self._against(question)
         return [
             Game(question.uid, question.category, judge, model, base, number, parse_verdict(reply.text), digest)

@@ -9,8 +9,11 @@ Each prompt is played twice with the sides swapped. A verdict gives the model 1,
 
 where x holds what style control keeps equal: of the length, (a - b) / (a + b) in tokens; of headers, list items and bold
 phrases, each a token, (a - b) / (a + b + 1); all divided by their standard deviation over the category's games. Without
-style control it is the weighted mean of the scores. Intervals come from resampling whole prompts, with all games of all
-models on them.
+style control it is the weighted mean of the scores. A prompt of which one game has no verdict does not count for that
+model and judge: the other game alone would carry the judge's liking for a side. Intervals come from resampling whole
+prompts, with all games of all models and judges on them.
+
+Several judges can vote as one (`panel`, the paper's Ensemble-as-Judges): all their games count alike.
 
 The run folder gets a row a game (items.parquet) and the win rates of every resample (draws.parquet), which `arena
 validity` reads.
@@ -28,9 +31,13 @@ From the released code, show_result.py:
 * It centres the style features over all battles. In each of them the model is a and the baseline b, so the mean is no
   zero, and its "win rate" is at the mean style of whoever else is on the board. Here it is at equal style; `at =
   "mean"` gives the released figure. The coefficients are the same.
-* Games without a verdict are counted in the table. Two judges, two sets of judging instructions, or two baselines in
-  one category are refused, for verdicts of different judges cannot be compared.
-* Tokens are those that the answer files record (gpt-4o's in version 2), where all do; else words and marks are counted.
+* The figure is the fit to all games, where the released code prints the mean or the median of the resamples. Bounds are
+  widened a little for few prompts, and a tiny penalty keeps who won every game finite; see burnish.stats.bradley_terry.
+* Games that do not count are shown in the table. Two judges (but for a panel), two sets of judging instructions of one
+  judge, or two baselines in one category are refused, for such verdicts cannot be compared; so is a panel whose judges
+  have judged different answers. A judge's own answers are left out, as there, and the table says so.
+* Tokens and Markdown are those that the answer files record (version 2, tokens of gpt-4o), where all do; else words and
+  marks, and Markdown outside code, are counted here.
 * Its unused Rao-Kupper loss for ties is left out: a tie is half a win.
 
 ## When not to use it
@@ -41,7 +48,7 @@ better because it is longer.
 
 ## References
 
-Li et al., arXiv 2406.11939, sections 4 and 6; the settings of lmarena/arena-hard-auto (version 2).
+Li et al., arXiv 2406.11939, sections 5, 6.5 and 6.6, appendix A.2; the settings of lmarena/arena-hard-auto (version 2).
 """
 
 from __future__ import annotations
@@ -61,9 +68,12 @@ from burnish.core.shapes import Analysis
 from burnish.data.arena_hard import DRAWS, Answer, Game, read_answers, read_judgments
 from burnish.data.scores import Table
 from burnish.evaluate.arena import PAPER
+from burnish.evaluate.arena.games import agreements, counted, refuse_mixtures, without_own
 from burnish.evaluate.arena.style import covariates, names_of, unit
 from burnish.stats.bootstrap import bootstrap as mean_interval
 from burnish.stats.bradley_terry import Comparisons, Resampled, bootstrap
+
+AGAIN = "read the judge's replies in the judgments; a better judge, or a larger --max-tokens where they are cut off"
 
 
 class ArenaScore(Analysis):
@@ -78,6 +88,8 @@ class ArenaScore(Analysis):
     released code has it."""
     category: tuple[str, ...] = ()
     """Categories to score; all by default."""
+    panel: bool = False
+    """Let several judges vote as one (section 6.6 of the paper); otherwise judgments of several are refused."""
     strong: Annotated[float, Field(ge=1)] = 3
     """How often a clear verdict (A>>B) counts; 3 in the released code."""
     draws: Annotated[int, Field(ge=100)] = 1000
@@ -94,9 +106,9 @@ class ArenaScore(Analysis):
             run: Where figures go.
 
         Returns:
-            A row a model and category, best first: category, model, win_rate, low, high, level, prompts, games,
-            missing (games without a verdict), consistent (share of prompts on which both games prefer the same side;
-            NaN where no prompt has both), first_side (mean score of the side that is shown first).
+            A row a model and category, best first: label, estimate (the win rate), low, high, level, n (games),
+            n_clusters (prompts), method, category, model, missing (games that do not count, for they or their swap have no verdict), consistent (share of pairs of
+            games in which the same answer is preferred), first_side (mean score of the side that is shown first).
 
         Raises:
             BadInput: files that are no judgments, several judges, judging instructions or baselines; for style
@@ -104,24 +116,26 @@ class ArenaScore(Analysis):
             UnknownName: a category that the judgments do not hold.
         """
         run = ensure(run)
-        games = self._chosen(read_judgments(judgments))
+        games, own = without_own(self._chosen(read_judgments(judgments)))
         if self.control and answers is None:
             raise BadInput("style control needs the answers", "--answers FOLDER, or leave --control out")
         texts = read_answers(answers) if self.control and answers is not None else {}
         by_category: dict[str, list[Game]] = defaultdict(list)
         for game in games:
             by_category[game.category].append(game)
-        _refuse_mixtures(by_category)
+        refuse_mixtures(by_category, self.panel)
         rows, draws, notes = [], [], self._notes(games, texts)
+        if own:
+            notes["warnings"] = [*notes["warnings"], f"left out, the judge's own answers: {', '.join(own)}"]
         for category, played in sorted(by_category.items()):
             fitted, shift = self._fit(played, texts, run.seed_of(f"arena score/{category}") % 2**32)
-            rows += self._standings(category, played, fitted, shift)
+            rows += self._standings(category, played, fitted, shift, several=len(by_category) > 1)
             draws += _draws(category, fitted, shift, self.at)
-            figures = self._style(fitted) | _consistency(played, self.level)
+            figures = {"baseline": fitted.fit.anchor} | self._style(fitted) | _consistency(played, self.level)
             notes |= {f"{name}, {category}" if len(by_category) > 1 else name: v for name, v in figures.items()}
-        run.items([game.row() | {"weight": self._weight(game)} for game in games])
+        run.items([self._item(game) for game in games])
         Table.of(draws).save(run.folder / DRAWS)
-        run.metric(**{name: value for name, value in notes.items() if isinstance(value, int | float)})
+        run.metric(**{name: value for name, value in notes.items() if isinstance(value, int | float | dict)})
         return Table.of(rows, **notes)
 
     def _chosen(self, games: list[Game]) -> list[Game]:
@@ -134,25 +148,34 @@ class ArenaScore(Analysis):
     def _weight(self, game: Game) -> float:
         return self.strong if game.strong else 1.0
 
+    def _item(self, game: Game) -> dict[str, Any]:
+        row = game.row() | {"weight": self._weight(game)}
+        return row | ({"item_id": f"{game.uid}/{game.number}/{game.judge}"} if self.panel else {})
+
     def _notes(self, games: list[Game], texts: Mapping[str, Mapping[str, Answer]]) -> dict[str, Any]:
-        notes = {
-            "judge": games[0].judge,
-            "instructions": games[0].prompt or "not recorded",
+        without = sum(game.verdict is None for game in games)
+        alone = len(games) - len(counted(games))
+        told = f"{without} of {len(games)} games have no verdict; with their swaps {alone} do not count"
+        notes: dict[str, Any] = {
+            "judge": ", ".join(sorted({game.judge for game in games})),
+            "instructions": ", ".join(sorted({game.prompt or "not recorded" for game in games})),
             "games": len(games),
-            "without_verdict": sum(game.verdict is None for game in games),
+            "without_verdict": without,
+            "not_counted": alone,
             "interval": f"{self.level:.0%}, {self.draws} resamples of prompts",
+            "warnings": [told] if without else [],
         }
         if self.control:
-            notes["style"] = f"{', '.join(self.control)} at {self.at} style; tokens {unit(games, texts)}"
+            notes["style"] = f"{', '.join(self.control)} at {self.at} style; {unit(games, texts)}"
         return notes
 
     def _fit(
         self, games: list[Game], texts: Mapping[str, Mapping[str, Answer]], seed: int
     ) -> tuple[Resampled, dict[str, float]]:
         """The fit of one category, and the mean of each covariate over its games."""
-        played = [game for game in games if game.verdict is not None]
+        played = counted(games)
         if not played:
-            raise BadInput(f"no game of {games[0].category or 'the file'} has a verdict", "judge them again")
+            raise BadInput(f"no prompt of {games[0].category or 'the file'} has two verdicts", AGAIN)
         weights = np.array([self._weight(game) for game in played])
         style = covariates(played, texts, self.control, weights)
         rows = Comparisons.of(
@@ -169,44 +192,54 @@ class ArenaScore(Analysis):
     def _style(self, fitted: Resampled) -> dict[str, Any]:
         """The coefficients: change of the logit for one standard deviation of a style difference."""
         found: dict[str, Any] = {}
+        rare = []
         for name in fitted.fit.names:
-            interval = fitted.coefficient(name)
-            found |= {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
+            try:
+                interval = fitted.coefficient(name)
+            except BadInput:
+                rare.append(name)
+                continue
+            found[name] = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
         never = [name for name in names_of(self.control) if name not in fitted.fit.names]
-        return found | ({"never_differs": ", ".join(never)} if never else {})
+        found |= {"never_differs": ", ".join(never)} if never else {}
+        return found | ({"differs_too_rarely": ", ".join(rare)} if rare else {})
 
     def _standings(
-        self, category: str, games: Sequence[Game], fitted: Resampled, shift: Mapping[str, float]
+        self, category: str, games: Sequence[Game], fitted: Resampled, shift: Mapping[str, float], several: bool
     ) -> list[dict[str, Any]]:
+        def named(model: str) -> dict[str, Any]:
+            return {"category": category, "model": model, "label": f"{model}, {category}" if several else model}
+
         baseline = fitted.fit.anchor
         rows = [
-            {"category": category, "model": baseline, "win_rate": 0.5, "low": 0.5, "high": 0.5, "level": self.level,
-             "prompts": 0, "games": 0, "missing": 0, "consistent": float("nan"), "first_side": float("nan")}
+            {**named(baseline), "estimate": 0.5, "low": 0.5, "high": 0.5, "level": self.level, "n": 0, "n_clusters": 0,
+             "method": "baseline", "missing": 0, "consistent": None, "first_side": None}
         ]  # fmt: skip
         moved = _moved(fitted, shift, self.at)
         for model in sorted({game.model for game in games}):
             own = [game for game in games if game.model == model]
-            played = [game for game in own if game.verdict is not None]
+            played = counted(own)
             if not played:
-                raise BadInput(f"no game of {model} has a verdict", "judge it again, or leave it out")
+                raise BadInput(f"no prompt of {model} has two verdicts", AGAIN)
             interval = fitted.interval(
                 fitted.fit.win_rate(model, shift=float(moved[0])), fitted.win_rates(model, shift=moved[1:])
             )
-            same = [agree for _, agree in _agreements(own)]
+            same = [agree for _, agree in agreements(own)]
             first = [game.score if game.number == 1 else 1 - game.score for game in played if game.score is not None]
             rows.append(
-                {"category": category, "model": model, "win_rate": interval.estimate, "low": interval.low,
-                 "high": interval.high, "level": self.level, "prompts": len({game.uid for game in played}),
-                 "games": len(played), "missing": len(own) - len(played),
-                 "consistent": float(np.mean(same)) if same else float("nan"), "first_side": float(np.mean(first))}
+                {**named(model), "estimate": interval.estimate, "low": interval.low, "high": interval.high,
+                 "level": self.level, "n": len(played), "n_clusters": len({game.uid for game in played}),
+                 "method": "prompts resampled", "missing": len(own) - len(played),
+                 "consistent": float(np.mean(same)), "first_side": float(np.mean(first))}
             )  # fmt: skip
-        return sorted(rows, key=lambda row: (-row["win_rate"], row["model"]))
+        return sorted(rows, key=lambda row: (-row["estimate"], row["model"]))
 
 
 def _moved(fitted: Resampled, shift: Mapping[str, float], at: str) -> np.ndarray:
     """x·β of the style that is meant: of the fit, then of each resample, (1 + draws,)."""
     mean = np.array([shift[name] for name in fitted.fit.names])
-    every = np.vstack([fitted.fit.coefficients, fitted.coefficients])
+    # Where a resample says nothing of a style, the style moves nothing.
+    every = np.nan_to_num(np.vstack([fitted.fit.coefficients, fitted.coefficients]))
     return every @ mean if at == "mean" else np.zeros(len(every))
 
 
@@ -221,35 +254,10 @@ def _draws(category: str, fitted: Resampled, shift: Mapping[str, float], at: str
     ]  # fmt: skip
 
 
-def _agreements(games: Sequence[Game]) -> list[tuple[str, bool]]:
-    """For each model and prompt with two verdicts, the prompt and whether both prefer the same answer."""
-    pairs: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for game in games:
-        if game.score is not None:
-            pairs[game.model, game.uid].append(game.score)
-    return [(uid, scores[0] == scores[1]) for (_, uid), scores in pairs.items() if len(scores) == 2]
-
-
 def _consistency(games: Sequence[Game], level: float) -> dict[str, Any]:
     """How often the judge prefers the same answer when the sides are swapped, with its interval over prompts."""
-    pairs = _agreements(games)
+    pairs = agreements(games)
     if len({uid for uid, _ in pairs}) < 2:
         return {}
     found = mean_interval([float(same) for _, same in pairs], clusters=[uid for uid, _ in pairs], level=level)
-    name = "position_consistency"
-    return {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
-
-
-def _refuse_mixtures(by_category: Mapping[str, Sequence[Game]]) -> None:
-    faults = []
-    for category, games in by_category.items():
-        for what, values in (
-            ("judges", {game.judge for game in games}),
-            ("sets of judging instructions", {game.prompt for game in games}),
-            ("baselines", {game.baseline for game in games}),
-        ):
-            if len(values) > 1:
-                named = ", ".join(sorted(value or "(not recorded)" for value in values))
-                faults.append(f"{category or 'the file'}: {len(values)} {what}: {named}")
-    if faults:
-        raise BadInput.of("these judgments cannot be compared with one another", faults, "score each by itself")
+    return {"position_consistency": {"estimate": found.estimate, "low": found.low, "high": found.high}}

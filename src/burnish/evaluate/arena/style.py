@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ Texts = Mapping[str, Mapping[str, Answer]]
 """Answers by model and by prompt."""
 
 _MARKDOWN = ("header", "list", "bold")
+RECORDED, COUNTED = "as recorded", "counted as words and marks"
 
 
 def covariates(
@@ -38,13 +40,16 @@ def covariates(
     if not control:
         return {}
     _refuse_missing(games, texts)
-    recorded = unit(games, texts) == "as recorded"
+    used = _used(games, texts)
+    tokens = all(answer.tokens is not None for answer in used)
+    markup = tokens and all(answer.markup is not None for answer in used)
     styles: dict[tuple[str, str], AnswerStyle] = {}
 
     def style(model: str, uid: str) -> AnswerStyle:
         if (model, uid) not in styles:
             answer = texts[model][uid]
-            styles[model, uid] = answer_style(answer.text, answer.tokens if recorded else None)
+            counted = answer_style(answer.text, answer.tokens if tokens else None)
+            styles[model, uid] = replace(counted, **_recorded(answer)) if markup else counted
         return styles[model, uid]
 
     pairs = [(style(game.model, game.uid), style(game.baseline, game.uid)) for game in games]
@@ -68,10 +73,22 @@ def _spread(values: FloatArray, weights: FloatArray) -> float:
 
 
 def unit(games: Sequence[Game], texts: Texts) -> str:
-    """How the tokens of these games' answers are counted: one way for all, or lengths could not be compared."""
-    used = [texts.get(model, {}).get(game.uid) for game in games for model in (game.model, game.baseline)]
-    recorded = all(answer is not None and answer.tokens is not None for answer in used)
-    return "as recorded" if recorded else "counted as words and marks"
+    """How these games' answers are measured: one way for all, or they could not be compared."""
+    used = _used(games, texts)
+    tokens = all(answer.tokens is not None for answer in used)
+    markup = tokens and all(answer.markup is not None for answer in used)
+    return f"tokens {RECORDED if tokens else COUNTED}" + (f", Markdown {RECORDED}" if markup else "")
+
+
+def _used(games: Sequence[Game], texts: Texts) -> list[Answer]:
+    """The answers of these games, each once, as far as there are any."""
+    keys = {(model, game.uid) for game in games for model in (game.model, game.baseline)}
+    return [texts[model][uid] for model, uid in sorted(keys) if uid in texts.get(model, {})]
+
+
+def _recorded(answer: Answer) -> dict[str, int]:
+    """The Markdown that the file says is in the answer."""
+    return dict(zip(("headers", "lists", "bold"), answer.markup or (0, 0, 0), strict=True))
 
 
 def _refuse_missing(games: Sequence[Game], texts: Texts) -> None:

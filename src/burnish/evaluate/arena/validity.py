@@ -19,7 +19,8 @@ given intervals, and the note says so. The leaderboard is a run folder of `arena
 * Agreement is shown twice, over all pairs (the paper's definition) and over the pairs that both separate. By the
   definition no more pairs can agree than are separated, yet the paper's table has 90.9 % beside a separability of
   87.4 %; the second figure is on the scale of that table.
-* Intervals must have the same level for a comparison of benchmarks to be fair. The released code's are the quantiles
+* Intervals must have the same level for a comparison of benchmarks to be fair, and a leaderboard and a reference that
+  say different ones are refused. The released code's are the quantiles
   0.05 and 0.95, hence 90 %, which separate more pairs than 95 %; here the level stands beside the figure.
 * Touching intervals are not separated. Pairs that the reference ties have no Brier term, and are counted.
 
@@ -30,7 +31,7 @@ on, or a judge of the same family as a model, make agreement look better than it
 
 ## References
 
-Li et al., arXiv 2406.11939, section 4 and table 1.
+Li et al., arXiv 2406.11939, section 3, appendix A.1 and table 1.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class ArenaValidity(Analysis):
     category: str = ""
     """The category of a leaderboard that holds several."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """The level of the leaderboard's intervals, which a file does not say; 95 % in the paper."""
+    """The level of the intervals of files, which do not say it (a run of `arena score` does); 95 % in the paper."""
 
     def __call__(self, leaderboard: Path, reference: Path | None = None, run: Run | None = None) -> Table:
         """Compare all pairs of models.
@@ -86,20 +87,25 @@ class ArenaValidity(Analysis):
             with a reference also reference_order and vote (1, -1 or 0).
 
         Raises:
-            BadInput: a file that is no leaderboard, or fewer than two models in common.
+            BadInput: a file that is no leaderboard, intervals of several levels, or fewer than two models in common.
         """
         run = ensure(run)
-        board = _read(Path(leaderboard), self.category)
-        truth = None if reference is None else _read(Path(reference), self.category)
+        board, level = _read(Path(leaderboard), self.category, self.level)
+        truth, other = (None, level) if reference is None else _read(Path(reference), self.category, self.level)
+        if other != level:
+            raise BadInput(
+                f"the leaderboard's intervals are at {level:g}, and the reference's at {other:g}",
+                "score both at one level, or say that of files with --level",
+            )
         names, left_out = self._models(board, truth)
         board = board.only(names)
         truth = None if truth is None else truth.only(names)
         draws = _draws(Path(leaderboard), self.category, names)
-        above = above_from_bounds(board, self.level) if draws is None else above_from_draws(draws)
-        notes: dict[str, Any] = {"models": len(names), "pairs": len(board.pairs())}
-        notes |= {"level": self.level, "separability": separability(board)}
+        above = above_from_bounds(board, level) if draws is None else above_from_draws(draws)
+        notes: dict[str, Any] = {"separability": separability(board)}
         if truth is not None:
             notes |= _against(board, truth, above)
+        notes |= {"models": len(names), "pairs": len(board.pairs()), "level": level}
         notes["probabilities"] = "from resamples" if draws is not None else "normal, from the intervals"
         if left_out:
             notes["left_out"] = left_out
@@ -124,9 +130,10 @@ class ArenaValidity(Analysis):
 
 def _against(board: Bounds, truth: Bounds, above: FloatArray) -> dict[str, Any]:
     every, separated = agreement(board, truth)
-    found: dict[str, Any] = {"reference_separability": separability(truth), "agreement": every}
+    found: dict[str, Any] = {"agreement": every}
     if separated is not None:
         found["agreement_of_separated"] = separated
+    found["reference_separability"] = separability(truth)
     tied = sum(truth.scores[a] == truth.scores[b] for a, b in truth.pairs())
     found |= {"brier": pair_brier(above, truth), "tied_in_reference": int(tied)}
     if len(set(board.scores)) > 1:
@@ -153,7 +160,8 @@ def _rows(board: Bounds, truth: Bounds | None, above: FloatArray) -> list[dict[s
     return rows
 
 
-def _read(path: Path, category: str) -> Bounds:
+def _read(path: Path, category: str, level: float) -> tuple[Bounds, float]:
+    """A leaderboard, and the level of its intervals: `level` where it does not say."""
     found = read_leaderboard(path)
     categories = sorted({one.category for one in found})
     if category and categories != [""]:
@@ -162,8 +170,11 @@ def _read(path: Path, category: str) -> Bounds:
         found = [one for one in found if one.category == category]
     elif len(categories) > 1:
         raise BadInput(f"{path} holds {len(categories)} categories", f"name one: --category {categories[0]}")
+    levels = {level if one.level is None else one.level for one in found}
+    if len(levels) > 1:
+        raise BadInput(f"{path} holds intervals of several levels: {sorted(levels)}", "give those of one level")
     columns = zip(*((one.model, one.score, one.low, one.high) for one in found), strict=True)
-    return Bounds.of(*map(list, columns))  # type: ignore[arg-type]
+    return Bounds.of(*map(list, columns)), levels.pop()  # type: ignore[arg-type]
 
 
 def _draws(path: Path, category: str, names: list[str]) -> FloatArray | None:
