@@ -49,6 +49,7 @@ METHODS: dict[str, str] = {
     "smoothquant": "burnish.compress.smoothquant:SmoothQuant",
     "quarot": "burnish.compress.quarot:QuaRot",
     "boa": "burnish.compress.boa:BoA",
+    "flatquant": "burnish.compress.flatquant:FlatQuant",
     "divergence": "burnish.evaluate.divergence:Divergence",
     "reload": "burnish.evaluate.reload:Reload",
     "interval": "burnish.evaluate.interval:Interval",

@@ -1,7 +1,8 @@
 """What a compressor's settings say about its result, before anything is computed.
 
 Settings have the same names in every compressor: `spec` is the grid of the weights, `a_bits` the bits of an activation,
-`kv_bits` those of keys and values, and a `rotation_seed` belongs to rotations that go on while the model runs.
+`kv_bits` those of keys and values, a `rotation_seed` belongs to rotations that go on while the model runs, and `matrices`
+to learned transforms that do.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Intent:
         changes = []
         if "rotation_seed" in type(method).model_fields:
             changes.append("it rotates activations while the model runs")
+        if "matrices" in type(method).model_fields:
+            changes.append("its learned transforms change activations while the model runs")
         if getattr(method, "kv_bits", 16) < 16:
             changes.append("it puts keys and values on grids while the model runs")
         return cls(
