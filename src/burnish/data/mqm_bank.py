@@ -75,6 +75,14 @@ class Bank:
         """In order of first appearance."""
         return list(self._segments)
 
+    def elsewhere(self) -> dict[str, list[str]]:
+        """Each segment to those of other sources: test sets hold one sentence several times."""
+        sources = {segment: rows[0][0].source.strip() for segment, rows in self._segments.items()}
+        return {
+            segment: [other for other, theirs in sources.items() if theirs != source]
+            for segment, source in sources.items()
+        }
+
     def ratings(self, segment: str) -> list[Rating]:
         """All ratings of a segment."""
         return [one for one, _, _ in self._segments.get(segment, [])]
