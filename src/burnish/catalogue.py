@@ -74,6 +74,8 @@ CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",
     "small-samples": "burnish.claims.small_samples:CLAIM",
     "devai": "burnish.claims.devai:CLAIM",
+    "specialist-copy": "burnish.claims.specialist_copy:CLAIM",
+    "specialist": "burnish.claims.specialist:CLAIM",
 }
 """Name to the claim."""
 

@@ -17,8 +17,8 @@ come from resampling whole segments.
 | minor | nothing: the whole translation is marked as one minor error |
 
 `strict` keeps out the rated system under any name (what stands before ``_with_``) and every translation that equals the one
-at hand; `lenient` keeps out its name alone, and shows what that leaks. What `any` and `same` mark is written to the run's
-``artifact`` as ratings.
+at hand; `lenient` keeps out its name alone, and shows what that leaks. What `any` and `same` mark in strict mode is written
+to the run's ``artifact`` as ratings, in mt-metrics-eval's format.
 
 ## Differences
 
@@ -73,7 +73,7 @@ class SpecialistCopy(Autorater):
 
         Args:
             ratings: An MQM file (TSV), or ratings as JSON lines (mt-metrics-eval's or ESA's).
-            run: Where figures go; what "any" and "same" mark goes into its ``artifact``.
+            run: Where figures go; what "any" and "same" mark, where they are strict, goes into its ``artifact``.
 
         Returns:
             A row a rating and arm: item_id, model (the arm), cluster (the segment), subset (the system), rater, credit,
@@ -93,7 +93,7 @@ class SpecialistCopy(Autorater):
             marked = run.track(_predict(rated, arm, mode, draws), name, len(rated.ratings))
             found = list(zip(rated.ratings, marked, strict=True))
             rows[name] = [rated.row(name, *pair) for pair in found]
-            if arm in ("any", "same"):
+            if arm in ("any", "same") and mode == "strict":
                 keep_predictions(run, name, [(one, predictions[0]) for one, predictions in found])
         flat = [row for part in rows.values() for row in part]
         run.items(flat)

@@ -82,6 +82,8 @@ class SpecialistJudge(Autorater):
     """Examples at most, drawn at random where there are more; -1 for all of them, as in the paper."""
     segments: Annotated[int, Field(ge=-1)] = 60
     """Segments, drawn at random; -1 for all of them."""
+    longest: Annotated[int, Field(ge=-1)] = -1
+    """Characters of a source at most; longer ones are neither judged nor shown. -1 for any."""
     each: Annotated[int, Field(ge=-1)] = 1
     """Ratings of each segment that are predicted, drawn at random; -1 for all of them."""
     languages: str = ""
@@ -110,6 +112,8 @@ class SpecialistJudge(Autorater):
         """
         run = ensure(run)
         rated = self.read(ratings, run)
+        if self.longest >= 0:
+            rated = rated.up_to(self.longest)
         shown = _Examples(rated.bank, self.rater, self.examples, run)
         offered = rated.ratings if translations is None else self._unrated(translations, rated)
         items = self._items(offered, shown, run)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field
 
+from burnish.core.errors import BadInput
 from burnish.core.method import Paper
 from burnish.core.run import Run
 from burnish.core.shapes import Evaluation
@@ -73,6 +74,18 @@ class Rated:
             {name: count for name, count in sheet.severities().items() if name.casefold() in gone},
             weights.unknown(sheet, drop),
         )
+
+    def up_to(self, longest: int) -> Rated:
+        """Only translations of sources of so many characters at most.
+
+        Raises:
+            BadInput: there are none.
+        """
+        kept = [one for one in self.ratings if len(one.source) <= longest]
+        if not kept:
+            shortest = min((len(one.source) for one in self.ratings), default=0)
+            raise BadInput(f"no source is as short as {longest} characters", f"the shortest one has {shortest}")
+        return replace(self, ratings=kept, bank=Bank(kept))
 
     def row(self, model: str, rating: Rating, predictions: Sequence[Sequence[Error]]) -> Row:
         """How a rating was predicted.

@@ -24,7 +24,9 @@ segments; the threshold of acc* is kept at what all segments gave.
 
 ## When not to use it
 
-With few systems: tau of 5 systems has 10 pairs. acc* is tuned on the scores it judges, which favours fine-grained scores.
+With few systems: tau of 5 systems has 10 pairs. acc* is tuned on the scores it judges, which favours fine-grained scores; and
+scores that say nothing still reach the share of pairs on which humans tie, by calling every pair a tie. So set acc* beside
+that of an autorater that says nothing (`specialist copy` has two: shuffled and minor).
 
 ## References
 
