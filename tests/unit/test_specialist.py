@@ -396,12 +396,32 @@ def test_unscored_replies_are_left_out_and_counted(ratings: Path) -> None:
     assert {row["item_id"] for row in table.rows()} == {"specialist", "copy"}
 
 
+def test_so_few_marks_that_there_is_no_interval_are_no_failure(tmp_path: Path) -> None:
+    rows = [HEAD]
+    for segment, system in itertools.product(range(12), "AB"):
+        if segment == 0:
+            rows.append(f"{system}\td\t{segment}\tr\ts{segment}\t{system} sagt <v>x</v>.\tStyle\tMinor")
+        else:
+            rows.append(f"{system}\td\t{segment}\tr\ts{segment}\t{system} sagt y{segment}.\tNo-error\tNo-error")
+    path = tmp_path / "few.tsv"
+    path.write_text("\n".join(rows) + "\n")
+    run = Run.scratch()
+    SpecialistJudge(arms=("specialist", "copy"), segments=-1, each=-1)(path, Parrot(broken=False), run=run)
+    assert run.metrics["f1_specialist"] == run.metrics["f1_copy"] == 1
+    assert run.metrics["gain_over_copy"] == 0
+    assert "f1_specialist_low" not in run.metrics
+
+
 def test_examples_are_those_that_were_asked_for(ratings: Path) -> None:
     settings = {"arms": ("specialist", "fixed"), "segments": 4}
     for count, rater in ((2, "any"), (1, "same")):
         rows = SpecialistJudge(examples=count, rater=rater, **settings)(ratings, Parrot()).rows()
         assert len(rows) == 8
         assert all(row["examples"] == count for row in rows)
+    short = {"arms": ("zero-shot",), "segments": -1, "each": -1}
+    assert len(SpecialistJudge(longest=8, **short)(ratings, Parrot()).rows()) == 24
+    with pytest.raises(BadInput, match="no source is as short as 7"):
+        SpecialistJudge(longest=7, **short)(ratings, Parrot())
     with pytest.raises(BadInput, match="by the other rater"):  # each source has one rater only
         SpecialistJudge(rater="other")(ratings, Parrot())
     with pytest.raises(BadInput, match="fixed has no source left"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -19,7 +20,8 @@ from burnish.data.mqm_bank import Bank, Codes, paint, severity_codes
 from burnish.data.mqm_formats import read_ratings, write_predictions
 from burnish.data.mqm_weights import GOOGLE, Weights
 from burnish.evaluate.specialist import PAPER
-from burnish.stats.spans import character_counts, span_f1, span_f1_difference
+from burnish.stats.interval import Interval
+from burnish.stats.spans import character_counts, f1, span_f1, span_f1_difference
 
 Row = dict[str, Any]
 
@@ -127,42 +129,49 @@ def keep_predictions(run: Run, name: str, pairs: Iterable[tuple[Rating, Sequence
 
 
 def f1_figures(name: str, rows: Sequence[Row], level: float) -> dict[str, float]:
-    """F1 with bounds, precision and recall of what was scored; nothing where they do not exist."""
+    """F1, precision and recall of what was scored, and bounds of F1; nothing where they do not exist."""
     rows = [row for row in rows if row["credit"] is not None]
-    if not _enough([rows]):
+    credit, predicted, gold = _counts(rows).sum(axis=0).tolist()
+    if not predicted + gold:
         return {}
-    counts = _counts(rows)
-    credit, predicted, gold = counts.sum(axis=0).tolist()
     return {
-        **_bounds(f"f1_{name}", span_f1(counts, [row["cluster"] for row in rows], level)),
+        f"f1_{name}": float(f1(credit, predicted, gold)),
         f"precision_{name}": credit / predicted if predicted else 0.0,
         f"recall_{name}": credit / gold if gold else 0.0,
+        **_bounds(f"f1_{name}", partial(span_f1, _counts(rows), _clusters(rows), level)),
     }
 
 
 def gain_figures(name: str, ours: Sequence[Row], theirs: Sequence[Row], level: float) -> dict[str, float]:
-    """F1 of ours minus that of theirs, on the ratings that both have scored."""
+    """F1 of ours minus that of theirs, on the ratings that both have scored, and bounds; nothing where they do not exist."""
     by_item: Mapping[str, Row] = {row["item_id"]: row for row in theirs if row["credit"] is not None}
     ours = [row for row in ours if row["credit"] is not None and row["item_id"] in by_item]
     theirs = [by_item[row["item_id"]] for row in ours]
-    if not _enough([ours, theirs]):
+    sums = [_counts(part).sum(axis=0).tolist() for part in (ours, theirs)]
+    if not all(predicted + gold for _, predicted, gold in sums):
         return {}
-    clusters = [row["cluster"] for row in ours]
-    return _bounds(name, span_f1_difference(_counts(ours), _counts(theirs), clusters, level))
+    return {
+        name: float(f1(*sums[0]) - f1(*sums[1])),
+        **_bounds(name, partial(span_f1_difference, _counts(ours), _counts(theirs), _clusters(ours), level)),
+    }
 
 
-def _enough(parts: Sequence[Sequence[Row]]) -> bool:
-    """Whether an F1 and its interval exist: two segments, and something marked in each part."""
-    marked = all(any(row["predicted"] + row["gold"] for row in part) for part in parts)
-    return marked and len({row["cluster"] for row in parts[0]}) > 1
+def _bounds(name: str, interval: Callable[[], Interval]) -> dict[str, float]:
+    """Bounds of a figure; none where so little is marked that many resamples of the segments mark nothing at all."""
+    try:
+        found = interval()
+    except BadInput:
+        return {}
+    return {f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 def _counts(rows: Sequence[Row]) -> np.ndarray:
-    return np.array([[row[name] for name in ("credit", "predicted", "gold")] for row in rows], dtype=float)
+    counts = [[row[name] for name in ("credit", "predicted", "gold")] for row in rows]
+    return np.array(counts, dtype=float).reshape(-1, 3)
 
 
-def _bounds(name: str, interval: Any) -> dict[str, float]:
-    return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
+def _clusters(rows: Sequence[Row]) -> list[str]:
+    return [row["cluster"] for row in rows]
 
 
 def _mean(values: Sequence[float]) -> float | None:
