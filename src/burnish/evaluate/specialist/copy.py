@@ -44,7 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -83,7 +83,7 @@ class SpecialistCopy(Autorater):
             BadInput: the file cannot be used, or has one source only.
         """
         run = ensure(run)
-        rated = self.read(ratings, run)
+        rated = self.read(ratings)
         elsewhere = rated.bank.elsewhere()
         if not all(elsewhere.values()):
             raise BadInput(f"{ratings} rates translations of one source", "intervals and the control need two or more")
@@ -98,7 +98,8 @@ class SpecialistCopy(Autorater):
         flat = [row for part in rows.values() for row in part]
         run.items(flat)
         systems = {one.system for one in rated.ratings}
-        run.metric(ratings=len(rated.ratings), segments=len(elsewhere), systems=len(systems), **self._headline(rows))
+        run.metric(**self._headline(rows))
+        run.metric(ratings=len(rated.ratings), segments=len(elsewhere), systems=len(systems), **rated.lost)
         return Scores.of(flat, weights=self.weights, **rated.notes)
 
     def _arms(self) -> list[tuple[str, Arm, Mode]]:
@@ -119,8 +120,8 @@ class SpecialistCopy(Autorater):
             for _ in range(self.draws)
         ]
 
-    def _headline(self, rows: Mapping[str, Sequence[Row]]) -> dict[str, float]:
-        found: dict[str, float] = {}
+    def _headline(self, rows: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for name, part in rows.items():
             found |= f1_figures(name.replace(" ", "_"), part, self.level)
         pairs = [("any strict", "shuffled", "source_gain"), ("same strict", "any strict", "same_rater_gain")]
@@ -128,7 +129,8 @@ class SpecialistCopy(Autorater):
         for one, other, name in pairs:
             if one in rows and other in rows:
                 found |= gain_figures(name, rows[one], rows[other], self.level)
-        return found
+        # Every F1 first, then what explains them.
+        return dict(sorted(found.items(), key=lambda figure: figure[0].startswith(("precision", "recall"))))
 
 
 def _predict(rated: Rated, arm: Arm, mode: Mode, draws: Sequence[Mapping[str, str]]) -> Iterator[list[list[Error]]]:

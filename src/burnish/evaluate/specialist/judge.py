@@ -46,7 +46,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -111,7 +111,7 @@ class SpecialistJudge(Autorater):
             BadInput: a file cannot be used, or nothing that is to be rated has examples.
         """
         run = ensure(run)
-        rated = self.read(ratings, run)
+        rated = self.read(ratings)
         if self.longest >= 0:
             rated = rated.up_to(self.longest)
         shown = _Examples(rated.bank, self.rater, self.examples, run)
@@ -131,8 +131,8 @@ class SpecialistJudge(Autorater):
         if translations is not None:
             flat = [{**row, **dict.fromkeys(("credit", "gold", "human"))} for row in flat]
         run.items(flat)
-        run.metric(ratings=len(items), segments=len({one.segment for one in items}))
         run.metric(**self._headline(rows, rated=translations is None))
+        run.metric(ratings=len(items), segments=len({one.segment for one in items}), **rated.lost)
         return Scores.of(flat, judge=judge.name, weights=self.weights, **rated.notes)
 
     def chat(self, rated: Rating, examples: Sequence[Rating]) -> list[Message]:
@@ -216,18 +216,23 @@ class SpecialistJudge(Autorater):
             )
         return [offered[number] for number in sorted(chosen)]
 
-    def _headline(self, rows: Mapping[str, Sequence[Row]], rated: bool) -> dict[str, float]:
-        found: dict[str, float] = {}
+    def _headline(self, rows: Mapping[str, Sequence[Row]], rated: bool) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for arm, part in rows.items():
-            name = arm.replace("-", "_")
-            if arm != "copy":
-                found |= {f"{s}_{name}": sum(row["status"] == s for row in part) for s in ("partial", "unscored")}
-                found |= {f"{what}_{name}": sum(row[what] for row in part) for what in ("invented", "repeated")}
-                found[f"prompt_tokens_{name}"] = sum(row["prompt_tokens"] for row in part)
-            found |= f1_figures(name, part, self.level) if rated else _mean_score(name, part)
+            found |= f1_figures(_plain(arm), part, self.level) if rated else _mean_score(_plain(arm), part)
             if rated and arm != "specialist" and "specialist" in rows:
-                found |= gain_figures(f"gain_over_{name}", rows["specialist"], part, self.level)
+                found |= gain_figures(f"gain_over_{_plain(arm)}", rows["specialist"], part, self.level)
+        found = dict(sorted(found.items(), key=lambda figure: figure[0].startswith(("precision", "recall"))))
+        for arm, part in rows.items():
+            if arm != "copy":
+                states = {state: sum(row["status"] == state for row in part) for state in ("partial", "unscored")}
+                counts = {what: sum(row[what] for row in part) for what in ("invented", "repeated", "prompt_tokens")}
+                found |= {f"{what}_{_plain(arm)}": count for what, count in (states | counts).items()}
         return found
+
+
+def _plain(arm: str) -> str:
+    return arm.replace("-", "_")
 
 
 class _Examples:

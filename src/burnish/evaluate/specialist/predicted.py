@@ -38,13 +38,9 @@ class Autorater(Evaluation):
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
     """Confidence level of the intervals."""
 
-    def read(self, ratings: Path, run: Run) -> Rated:
-        """Make a file of ratings ready, and record what of it counts for nothing."""
-        rated = Rated.read(ratings, Weights.parse(self.weights), self.drop)
-        run.metric(
-            rows_dropped=sum(rated.dropped.values()), rows_of_unknown_severity=sum(rated.without_a_weight.values())
-        )
-        return rated
+    def read(self, ratings: Path) -> Rated:
+        """Make a file of ratings ready."""
+        return Rated.read(ratings, Weights.parse(self.weights), self.drop)
 
 
 @dataclass(frozen=True)
@@ -118,6 +114,14 @@ class Rated:
         }
 
     @property
+    def lost(self) -> dict[str, int]:
+        """How many rows of the file count for nothing, and why."""
+        return {
+            "rows_dropped": sum(self.dropped.values()),
+            "rows_of_unknown_severity": sum(self.without_a_weight.values()),
+        }
+
+    @property
     def notes(self) -> dict[str, Any]:
         """Facts about the scores."""
         return {"dropped": self.dropped, "severities_without_a_weight": self.without_a_weight}
@@ -128,41 +132,40 @@ def keep_predictions(run: Run, name: str, pairs: Iterable[tuple[Rating, Sequence
     write_predictions(pairs, name, run.artifact / f"{name.replace(' ', '-')}.jsonl")
 
 
-def f1_figures(name: str, rows: Sequence[Row], level: float) -> dict[str, float]:
-    """F1, precision and recall of what was scored, and bounds of F1; nothing where they do not exist."""
+def f1_figures(name: str, rows: Sequence[Row], level: float) -> dict[str, Any]:
+    """F1 with bounds, precision and recall of what was scored; nothing where they do not exist."""
     rows = [row for row in rows if row["credit"] is not None]
     credit, predicted, gold = _counts(rows).sum(axis=0).tolist()
     if not predicted + gold:
         return {}
     return {
-        f"f1_{name}": float(f1(credit, predicted, gold)),
+        f"f1_{name}": _figure(
+            float(f1(credit, predicted, gold)), partial(span_f1, _counts(rows), _clusters(rows), level)
+        ),
         f"precision_{name}": credit / predicted if predicted else 0.0,
         f"recall_{name}": credit / gold if gold else 0.0,
-        **_bounds(f"f1_{name}", partial(span_f1, _counts(rows), _clusters(rows), level)),
     }
 
 
-def gain_figures(name: str, ours: Sequence[Row], theirs: Sequence[Row], level: float) -> dict[str, float]:
-    """F1 of ours minus that of theirs, on the ratings that both have scored, and bounds; nothing where they do not exist."""
+def gain_figures(name: str, ours: Sequence[Row], theirs: Sequence[Row], level: float) -> dict[str, Any]:
+    """F1 of ours minus that of theirs, with bounds, on the ratings that both have scored; nothing where there is none."""
     by_item: Mapping[str, Row] = {row["item_id"]: row for row in theirs if row["credit"] is not None}
     ours = [row for row in ours if row["credit"] is not None and row["item_id"] in by_item]
     theirs = [by_item[row["item_id"]] for row in ours]
     sums = [_counts(part).sum(axis=0).tolist() for part in (ours, theirs)]
     if not all(predicted + gold for _, predicted, gold in sums):
         return {}
-    return {
-        name: float(f1(*sums[0]) - f1(*sums[1])),
-        **_bounds(name, partial(span_f1_difference, _counts(ours), _counts(theirs), _clusters(ours), level)),
-    }
+    interval = partial(span_f1_difference, _counts(ours), _counts(theirs), _clusters(ours), level)
+    return {name: _figure(float(f1(*sums[0]) - f1(*sums[1])), interval)}
 
 
-def _bounds(name: str, interval: Callable[[], Interval]) -> dict[str, float]:
-    """Bounds of a figure; none where so little is marked that many resamples of the segments mark nothing at all."""
+def _figure(estimate: float, interval: Callable[[], Interval]) -> dict[str, float]:
+    """An estimate, and its bounds unless so little is marked that many resamples of the segments mark nothing at all."""
     try:
         found = interval()
     except BadInput:
-        return {}
-    return {f"{name}_low": found.low, f"{name}_high": found.high}
+        return {"estimate": estimate}
+    return {"estimate": estimate, "low": found.low, "high": found.high}
 
 
 def _counts(rows: Sequence[Row]) -> np.ndarray:

@@ -107,12 +107,11 @@ class SpecialistRank(Analysis):
             metric = _means(part, "mqm")
             rows.append({"item_id": model, **self._compare(model, metric, given or _means(part, "human"))})
         run.items(rows)
-        flat = {row["item_id"].replace(" ", "_"): row for row in rows}
         run.metric(
             **{
-                f"{name}_{model}": row[name]
-                for model, row in flat.items()
+                f"{name}_{row['item_id'].replace(' ', '_')}": _figure(row, name)
                 for name in ("kendall", "spa", "acc_star")
+                for row in rows
                 if row[name] is not None
             }
         )
@@ -173,6 +172,12 @@ def _spread(name: str, interval: Interval | None) -> dict[str, float | None]:
     if interval is None:
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
     return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
+
+
+def _figure(row: Mapping[str, Any], name: str) -> dict[str, float]:
+    """A figure with the bounds that it has."""
+    ends = {end: row[f"{name}_{end}"] for end in ("low", "high") if row.get(f"{name}_{end}") is not None}
+    return {"estimate": row[name], **ends}
 
 
 def _by_resample(means: np.ndarray, systems: int, figure: Any) -> np.ndarray:
