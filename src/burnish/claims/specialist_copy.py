@@ -28,6 +28,8 @@ Finkelstein et al., From Jack of All Trades to Master of One, ICML 2025, arXiv 2
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -38,6 +40,7 @@ from typing import Any
 
 from burnish.claims.base import Claim, Measured, Part, Scale
 from burnish.claims.decide import Measure
+from burnish.claims.digest import digest
 from burnish.core.claim import Arm, Criterion, Evidence, Figure
 from burnish.core.errors import BadInput
 from burnish.core.files import sha256
@@ -111,10 +114,15 @@ class CopyClaim(Claim):
 
     def measure(self, model: str, run: Run, scale: Scale, *, device: str = "auto", dtype: str = "auto") -> Measured:
         """Copy in every set; nothing is loaded."""
+        from burnish import catalogue
+
         paths = {name: ratings_of(name, run) for name in self.sets[scale]}
         measured = Ranked(rows=[], data={name: f"SHA-256 {sha256(path)}" for name, path in paths.items()})
+        methods = [digest(catalogue.module_of(use)) for use in ("specialist copy", "specialist rank")]
         for name, path in paths.items():
-            part = run.sub(name)
+            # What other code or other ratings gave is never taken up.
+            depends = json.dumps([measured.data[name], *methods])
+            part = run.sub(f"{name}-{hashlib.sha256(depends.encode()).hexdigest()[:10]}")
             found = part.once("set", partial(_one, path, part))
             measured.rows.extend({**row, "set": name} for row in found["rows"])
             for arm in self.arms:
