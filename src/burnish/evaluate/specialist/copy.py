@@ -32,8 +32,9 @@ score.
 
 ## When not to use it
 
-It predicts nothing for a source that nobody has rated. Copied scores are sums over copied spans, so they rank systems only
-among translations of one source.
+It predicts nothing for a source that nobody has rated. And to find errors is not to rank systems: a string that is marked in
+most systems' output is found everywhere, so what sets a system apart is what is missed. On TED zh-en scores copied from all
+raters order systems against the humans (Kendall's tau -.35), those of the same rater with them (.52).
 
 ## References
 
