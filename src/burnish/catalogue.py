@@ -78,6 +78,8 @@ CLAIMS: dict[str, str] = {
     "small-samples": "burnish.claims.small_samples:CLAIM",
     "devai": "burnish.claims.devai:CLAIM",
     "arena": "burnish.claims.arena:CLAIM",
+    "specialist-copy": "burnish.claims.specialist_copy:CLAIM",
+    "specialist": "burnish.claims.specialist:CLAIM",
 }
 """Name to the claim."""
 

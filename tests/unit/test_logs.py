@@ -16,7 +16,6 @@ from made_logs import DEFLATE, ZSTANDARD, csv, header, inspect_eval, inspect_jso
 from burnish.core.errors import BadInput
 from burnish.data.logs import archive, read_log
 from burnish.data.logs.log import natural, score
-from burnish.data.logs.mqm import weight
 from burnish.data.logs.stream import JsonFile
 
 DATA = os.environ.get("BURNISH_DATA")
@@ -296,22 +295,6 @@ def test_arena_games_are_two_runs_of_one_prompt(tmp_path, shape, key) -> None:
     records[0]["games"][0] = shape("A!B")
     with pytest.raises(BadInput, match="line 1 has the verdict 'A!B'"):
         read_log(lm_eval(tmp_path / "m.jsonl", records))
-
-
-@pytest.mark.parametrize(
-    ("category", "severity", "cost"),
-    [
-        ("Fluency/Punctuation", "Minor", 0.1),
-        ("Fluency/Punctuation", "Major", 5.0),
-        ("Non-translation!", "Major", 25.0),
-        ("Accuracy/Omission", "Major", 5.0),
-        ("Style/Awkward", "Minor", 1.0),
-        ("No-error", "No-error", 0.0),
-        ("Style/Awkward", "Critical", None),
-    ],
-)
-def test_mqm_weights(category, severity, cost) -> None:
-    assert weight(category, severity) == cost
 
 
 def test_alpaca_preferences(tmp_path) -> None:

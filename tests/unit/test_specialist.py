@@ -16,6 +16,7 @@ from burnish.core.errors import BadInput
 from burnish.core.run import Run
 from burnish.data.mqm import Error, Rating, read_tsv
 from burnish.data.mqm_bank import Bank, Leak, base_system, copy_spans, guard, leak, paint, severity_codes
+from burnish.data.mqm_formats import read_ratings, read_translations
 from burnish.data.mqm_weights import Weights, segment_scores
 from burnish.data.scores import Scores
 from burnish.engine import Sampling
@@ -24,7 +25,8 @@ from burnish.evaluate.specialist.judge import SpecialistJudge
 from burnish.evaluate.specialist.rank import SpecialistRank
 from burnish.llm.client import Reply, Usage
 from burnish.llm.error_spans import locate, read_reply
-from burnish.stats.spans import character_counts, f1, span_f1, span_f1_difference
+from burnish.stats.bootstrap import bootstrap
+from burnish.stats.spans import character_counts, f1, linear_f1, span_f1, span_f1_difference
 
 DATA = Path(os.environ.get("BURNISH_DATA", "")) / "specialist_mqm"
 needs_data = pytest.mark.skipif(
@@ -82,6 +84,29 @@ def test_intervals_resample_whole_segments() -> None:
     assert clustered.degenerate  # all clusters are alike
     assert alone.low < alone.estimate < alone.high
     assert span_f1_difference(counts, counts, range(30)).degenerate
+
+
+def test_shares_of_clusters_stand_for_f1() -> None:
+    rng = np.random.default_rng(3)
+    clusters = rng.integers(0, 60, 400)
+    gold = rng.integers(1, 40, 400)
+    parts = []
+    for rate in (0.3, 0.2):
+        predicted = rng.integers(0, 40, 400)
+        parts.append(np.column_stack([rng.binomial(np.minimum(gold, predicted), rate), predicted, gold]).astype(float))
+    shares = [linear_f1(part, clusters) for part in parts]
+    for part, share in zip(parts, shares, strict=True):
+        whole = span_f1(part, clusters)
+        alone = bootstrap(list(share.values()))
+        assert alone.estimate == pytest.approx(whole.estimate, abs=1e-12)
+        assert (alone.low, alone.high) == pytest.approx((whole.low, whole.high), abs=0.003)
+    assert shares[0].keys() == shares[1].keys() == {str(name) for name in clusters}
+    difference = span_f1_difference(*parts, clusters)
+    alone = bootstrap([shares[0][name] - shares[1][name] for name in shares[0]])
+    assert alone.estimate == pytest.approx(difference.estimate, abs=1e-12)
+    assert (alone.low, alone.high) == pytest.approx((difference.low, difference.high), abs=0.003)
+    with pytest.raises(BadInput, match="not defined"):
+        linear_f1(np.zeros((3, 3)), "abc")
 
 
 # -- copying ---------------------------------------------------------------------------------------------------------
@@ -142,11 +167,12 @@ def test_the_table_of_made_up_ratings(ratings: Path, tmp_path: Path) -> None:
     metrics = run.metrics
     # The error of the source is always copied; what C and D have of their own never is.
     shared, own = 7 * 24, 12
-    assert metrics["f1_any_strict"] == pytest.approx(2 * shared / (shared + shared + own))
+    f1_any = metrics["f1_any_strict"]
+    assert f1_any["estimate"] == pytest.approx(2 * shared / (shared + shared + own))
     assert metrics["precision_any_strict"] == 1
-    assert metrics["f1_shuffled"] == 0
-    assert metrics["f1_any_strict_low"] <= metrics["f1_any_strict"] <= metrics["f1_any_strict_high"]
-    assert metrics["source_gain_low"] > 0
+    assert metrics["f1_shuffled"]["estimate"] == 0
+    assert f1_any["low"] <= f1_any["estimate"] <= f1_any["high"]
+    assert metrics["source_gain"]["low"] > 0
     assert set(scores.column("model")) == {
         "any strict",
         "any lenient",
@@ -172,7 +198,7 @@ def test_severities_without_a_weight_are_told(ratings: Path) -> None:
 def test_one_segment_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "one.tsv"
     path.write_text(f"{HEAD}\nA\td\t1\tr\ts\tt\tNo-error\tNo-error\n")
-    with pytest.raises(BadInput, match="1 segment"):
+    with pytest.raises(BadInput, match="one source"):
         SpecialistCopy()(path)
 
 
@@ -262,6 +288,8 @@ CASES = [
     ("null", "unscored", 0, 0),
     ("[1, 2]", "unscored", 0, 0),
     ('[{"span": "Katze", "category": null, "severity": "MAJOR "}]', "ok", 1, 0),
+    ('{"span": "Katze", "severity": "minor", "others": []}', "partial", 1, 0),
+    ('{"errors": [{"span": "Katze", "severity": "minor", "others": [{"a": 1}]}]}', "ok", 1, 0),
 ]
 
 
@@ -288,14 +316,24 @@ def test_invented_spans_are_dropped_and_counted() -> None:
             {"span": "", "category": "Style", "severity": "minor"},
         ]
     )
-    errors, invented = locate(read_reply(reply).claims, "die Katze, die", "a dog")
-    assert [(e.start, e.end, e.severity, e.side) for e in errors] == [
+    found = locate(read_reply(reply).claims, "die Katze, die", "a dog")
+    assert [(e.start, e.end, e.severity, e.side) for e in found.errors] == [
         (0, 3, "Minor", "target"),
         (11, 14, "Major", "target"),
         (2, 5, "Major", "source"),
         (0, 0, "Minor", "target"),
     ]
-    assert invented == 3  # the third "die", the dog in German, and the blank
+    assert found.invented == 2  # the dog in German, and the blank
+    assert found.repeated == 1  # the third "die" of two
+
+
+def test_errors_of_the_source_stand_there() -> None:
+    reply = json.dumps(
+        [{"span": "dog", "category": category, "severity": "minor"} for category in ("Source issue", "Style")]
+    )
+    found = locate(read_reply(reply).claims, "Katze", "a dog")
+    assert [(e.side, e.text) for e in found.errors] == [("source", "dog")]
+    assert found.invented == 1
 
 
 # -- the judge -------------------------------------------------------------------------------------------------------
@@ -332,9 +370,9 @@ def test_a_specialist_that_repeats_its_examples_beats_the_control(ratings: Path,
         scores = SpecialistJudge(each=-1, segments=-1)(ratings, judge, run=run)
     metrics = run.metrics
     assert metrics["ratings"] == 24
-    assert metrics["f1_specialist"] > 0.9
-    assert metrics["gain_over_shuffled_low"] > 0
-    assert metrics["gain_over_copy"] == pytest.approx(0)
+    assert metrics["f1_specialist"]["estimate"] > 0.9
+    assert metrics["gain_over_shuffled"]["low"] > 0
+    assert metrics["gain_over_copy"]["estimate"] == pytest.approx(0)
     assert metrics["unscored_specialist"] == 0
     assert metrics["invented_shuffled"] == 24  # the errors of another source
     assert len(scores) == 24 * 4
@@ -354,9 +392,24 @@ def test_unscored_replies_are_left_out_and_counted(ratings: Path) -> None:
     assert run.metrics["unscored_specialist"] == 2
     lost = [row for row in scores.rows() if row["status"] == "unscored"]
     assert all(row["credit"] is None and row["mqm"] is None for row in lost)
-    assert run.metrics["f1_specialist"] > 0.9
+    assert run.metrics["f1_specialist"]["estimate"] > 0.9
     table = SpecialistRank()(scores)  # scores that are missing are no obstacle as long as segments are whole
     assert {row["item_id"] for row in table.rows()} == {"specialist", "copy"}
+
+
+def test_so_few_marks_that_there_is_no_interval_are_no_failure(tmp_path: Path) -> None:
+    rows = [HEAD]
+    for segment, system in itertools.product(range(12), "AB"):
+        if segment == 0:
+            rows.append(f"{system}\td\t{segment}\tr\ts{segment}\t{system} sagt <v>x</v>.\tStyle\tMinor")
+        else:
+            rows.append(f"{system}\td\t{segment}\tr\ts{segment}\t{system} sagt y{segment}.\tNo-error\tNo-error")
+    path = tmp_path / "few.tsv"
+    path.write_text("\n".join(rows) + "\n")
+    run = Run.scratch()
+    SpecialistJudge(arms=("specialist", "copy"), segments=-1, each=-1)(path, Parrot(broken=False), run=run)
+    assert run.metrics["f1_specialist"] == run.metrics["f1_copy"] == {"estimate": 1}
+    assert run.metrics["gain_over_copy"] == {"estimate": 0}
 
 
 def test_examples_are_those_that_were_asked_for(ratings: Path) -> None:
@@ -365,6 +418,10 @@ def test_examples_are_those_that_were_asked_for(ratings: Path) -> None:
         rows = SpecialistJudge(examples=count, rater=rater, **settings)(ratings, Parrot()).rows()
         assert len(rows) == 8
         assert all(row["examples"] == count for row in rows)
+    short = {"arms": ("zero-shot",), "segments": -1, "each": -1}
+    assert len(SpecialistJudge(longest=8, **short)(ratings, Parrot()).rows()) == 24
+    with pytest.raises(BadInput, match="no source is as short as 7"):
+        SpecialistJudge(longest=7, **short)(ratings, Parrot())
     with pytest.raises(BadInput, match="by the other rater"):  # each source has one rater only
         SpecialistJudge(rater="other")(ratings, Parrot())
     with pytest.raises(BadInput, match="fixed has no source left"):
@@ -372,6 +429,87 @@ def test_examples_are_those_that_were_asked_for(ratings: Path) -> None:
     judge = Parrot()
     SpecialistJudge(arms=("zero-shot",), languages="English to German")(ratings, judge)
     assert "from English to German" in judge.asked[0]
+
+
+def test_the_control_shows_as_many_examples_of_the_same_systems(tmp_path: Path) -> None:
+    """Three raters a translation: a cap on the examples must bind both arms alike."""
+    rows = [HEAD]
+    for segment, system, rater in itertools.product(range(5), "ABCDE", "xyz"):
+        rows.append(f"{system}\td\t{segment}\t{rater}\tsource {segment}\t{system} sagt {segment}.\tNo-error\tNo-error")
+    path = tmp_path / "three.tsv"
+    path.write_text("\n".join(rows) + "\n")
+    judge = Parrot(broken=False)
+    scores = SpecialistJudge(arms=("specialist", "shuffled"), examples=4, segments=-1, each=-1)(path, judge)
+    assert {row["examples"] for row in scores.rows()} == {4}
+    half = len(judge.asked) // 2
+    for ours, control in zip(judge.asked[:half], judge.asked[half:], strict=True):
+        shown = [
+            [line.split()[1] for line in asked.splitlines() if line.startswith("Translation: ")][:-1]
+            for asked in (ours, control)
+        ]
+        assert sorted(shown[0]) == sorted(shown[1])
+        sources = [{line for line in asked.splitlines() if line.startswith("Source: ")} for asked in (ours, control)]
+        assert len(sources[0]) == 1
+        assert len(sources[1]) == 2
+
+
+def test_the_same_source_under_another_number_is_no_other_source(tmp_path: Path) -> None:
+    rows = [HEAD]
+    for segment, system in itertools.product(range(4), "AB"):
+        source = "Thanks." if segment < 3 else "Bye."
+        rows.append(f"{system}\td\t{segment}\tr\t{source}\t{system} dankt {segment}\tStyle\tMinor")
+    path = tmp_path / "repeated.tsv"
+    path.write_text("\n".join(rows) + "\n")
+    assert Bank(read_ratings(path).ratings()).elsewhere() == {"0": ["3"], "1": ["3"], "2": ["3"], "3": ["0", "1", "2"]}
+    judge = Parrot(broken=False)
+    SpecialistJudge(arms=("shuffled",), segments=-1)(path, judge)
+    for asked in judge.asked:
+        *shown, mine = [line for line in asked.splitlines() if line.startswith("Source: ")]
+        assert mine not in shown
+
+
+def test_what_is_marked_is_written_as_ratings(ratings: Path, tmp_path: Path) -> None:
+    with Run(tmp_path / "judge") as run:
+        scores = SpecialistJudge(arms=("specialist", "copy"), each=-1, segments=-1)(ratings, Parrot(), run=run)
+    written = {one.item_id: one for one in read_ratings(run.artifact / "specialist.jsonl").ratings()}
+    assert len(written) == 24 - run.metrics["unscored_specialist"]
+    weights = Weights.parse()
+    for row in scores.rows():
+        if row["model"] == "specialist" and row["status"] != "unscored":
+            one = written[f"{row['cluster']}/{row['subset']}/specialist as {row['rater']}"]
+            assert weights.score(one.errors) == row["mqm"]
+    with Run(tmp_path / "copy") as run:
+        SpecialistCopy(arms=("any", "shuffled"))(ratings, run=run)
+    assert [path.name for path in run.artifact.iterdir()] == ["any-strict.jsonl"]
+    assert len(read_ratings(run.artifact / "any-strict.jsonl").ratings()) == 24
+
+
+def test_translations_that_nobody_rated_are_rated(ratings: Path, tmp_path: Path) -> None:
+    path = tmp_path / "new.tsv"
+    lines = [f"E\t{n}\tsource {n}\tE sagt Fehler{n} heute." for n in range(6)]
+    path.write_text("\n".join(["system\tseg_id\tsource\ttarget", *lines]) + "\n")
+    with Run(tmp_path / "run") as run:
+        scores = SpecialistJudge()(ratings, Parrot(broken=False), translations=path, run=run)
+    rows = [row for row in scores.rows() if row["model"] == "specialist"]
+    assert [row["item_id"] for row in rows] == [f"{n}/E" for n in range(6)]
+    assert all(row["human"] is None and row["gold"] is None and row["examples"] == 4 for row in rows)
+    assert run.metrics["mqm_specialist"] == pytest.approx(-3)  # three major errors, three minor ones
+    assert not [name for name in run.metrics if name.startswith(("f1", "gain"))]
+    assert len(read_ratings(run.artifact / "specialist.jsonl").ratings()) == 6
+    with pytest.raises(BadInput, match="no rater"):
+        SpecialistJudge(rater="same")(ratings, Parrot(), translations=path)
+    path.write_text(path.read_text().replace("source 3", "another").replace("E\t5", "E\t9"))
+    with pytest.raises(BadInput, match="2 of 6 translations") as error:
+        SpecialistJudge()(ratings, Parrot(), translations=path)
+    assert "3/E" in error.value.problem
+
+
+def test_a_translation_is_given_once(ratings: Path, tmp_path: Path) -> None:
+    assert len(read_translations(ratings)) == 24  # several rows a rating
+    path = tmp_path / "twice.tsv"
+    path.write_text("system\tseg_id\tsource\ttarget\nA\t1\ts\ta\nA\t1\ts\tb\n")
+    with pytest.raises(BadInput, match="row 2: another translation of segment 1 by A"):
+        read_translations(path)
 
 
 def test_the_same_run_asks_the_same(ratings: Path) -> None:
@@ -440,8 +578,11 @@ TABLE = {
     SXS: {"any_strict": 0.274, "any_lenient": 0.291, "minor": 0.109},
 }
 """Character F1 as another implementation measured it."""
-ONE_DRAW = {ENDE: 0.008, ZHEN: 0.017, SXS: 0.053}
-"""The same for a single draw of other sources."""
+OTHERS = {ENDE: 0.008, ZHEN: 0.017, SXS: 0.0422}
+"""The same for other sources: in TED for one draw, in WMT'23 for all of them together.
+
+The other implementation's single draw gave .053 in WMT'23. It could hit the source itself, and 95 % of such draws lie between
+.035 and .065; of draws that cannot, between .033 and .051."""
 
 
 @needs_data
@@ -449,13 +590,12 @@ ONE_DRAW = {ENDE: 0.008, ZHEN: 0.017, SXS: 0.053}
 @pytest.mark.parametrize("name", TABLE)
 def test_the_copy_table(name: str) -> None:
     run = Run.scratch()
-    SpecialistCopy(draws=5)(DATA / name, run=run)
+    SpecialistCopy()(DATA / name, run=run)
     metrics = run.metrics
     for measure, value in TABLE[name].items():
-        assert metrics[f"f1_{measure}"] == pytest.approx(value, abs=0.005), measure
-        assert metrics[f"f1_{measure}_low"] < value < metrics[f"f1_{measure}_high"]
-    # The one draw could hit the segment itself, and with 104 segments draws differ much (0.043 to 0.059 in six of them).
-    assert metrics["f1_shuffled"] == pytest.approx(ONE_DRAW[name], abs=0.005 if name != SXS else 0.015)
-    assert metrics["source_gain_low"] > 0.15
-    assert (metrics["same_rater_gain_low"] > 0) == (name != ENDE)
-    assert metrics["leak_same_low"] > 0
+        assert metrics[f"f1_{measure}"]["estimate"] == pytest.approx(value, abs=0.005), measure
+        assert metrics[f"f1_{measure}"]["low"] < value < metrics[f"f1_{measure}"]["high"]
+    assert metrics["f1_shuffled"]["estimate"] == pytest.approx(OTHERS[name], abs=0.005)
+    assert metrics["source_gain"]["low"] > 0.15
+    assert (metrics["same_rater_gain"]["low"] > 0) == (name != ENDE)
+    assert metrics["leak_same"]["low"] > 0

@@ -203,7 +203,7 @@ class Rating:
     @property
     def item_id(self) -> str:
         """A name of its own."""
-        return f"{self.segment}/{self.system}/{self.rater}"
+        return "/".join(filter(None, (self.segment, self.system, self.rater)))
 
 
 def _errors(rating: Rating, sides: Mapping[str, Marked], category: str, severity: str, line: int) -> Iterator[Error]:
@@ -248,8 +248,8 @@ def read_tsv(path: str | Path) -> Sheet:
     return sheet(read_utf8(path), str(path))
 
 
-def sheet(text: str, name: str = "the ratings") -> Sheet:
-    """A `Sheet` of the text of a TSV file; see `read_tsv`."""
+def sheet(text: str, name: str = "the ratings", required: Sequence[str] = REQUIRED) -> Sheet:
+    """A `Sheet` of the text of a TSV file; see `read_tsv`. One that lacks columns of `REQUIRED` gives no ratings."""
     lines = text.removeprefix("\ufeff").split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -259,7 +259,7 @@ def sheet(text: str, name: str = "the ratings") -> Sheet:
     if not cells:
         raise BadInput(f"{name} is empty", "give a TSV file with a line of column names and a row for each error")
     columns, rows = cells[0], tuple(cells[1:])
-    faults = [f"the column {column!r} is missing" for column in REQUIRED if column not in columns]
+    faults = [f"the column {column!r} is missing" for column in required if column not in columns]
     if not set(SEGMENTS) & set(columns):
         faults.append(f"a column that numbers the segments is missing: {' or '.join(SEGMENTS)}")
     wrong = [number for number, row in enumerate(rows, 2) if len(row) != len(columns)]

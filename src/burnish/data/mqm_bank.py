@@ -75,6 +75,14 @@ class Bank:
         """In order of first appearance."""
         return list(self._segments)
 
+    def elsewhere(self) -> dict[str, list[str]]:
+        """Each segment to those of other sources: test sets hold one sentence several times."""
+        sources = {segment: rows[0][0].source.strip() for segment, rows in self._segments.items()}
+        return {
+            segment: [other for other, theirs in sources.items() if theirs != source]
+            for segment, source in sources.items()
+        }
+
     def ratings(self, segment: str) -> list[Rating]:
         """All ratings of a segment."""
         return [one for one, _, _ in self._segments.get(segment, [])]
@@ -128,7 +136,8 @@ def copy_spans(hypothesis: str, bank: Sequence[Rating], codes: Codes) -> list[Er
     categories: dict[str, Counter[str]] = defaultdict(Counter)
     for rating in bank:
         for error in rating.errors:
-            if error.side == "target":
+            # Most strings stand nowhere in it: asking first saves most of the time.
+            if error.side == "target" and error.text in hypothesis:
                 severities[error.text][codes[error.severity.casefold()]] += 1
                 categories[error.text][error.category] += 1
     votes = np.zeros((max(codes.values()) + 1, len(hypothesis)), dtype=np.int32)

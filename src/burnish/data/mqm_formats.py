@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from burnish.data.mqm import (
     PLANTED,
     REQUIRED,
     SEGMENTS,
+    Error,
     Marked,
     Rating,
     Sheet,
@@ -61,6 +63,35 @@ def read_ratings(path: str | Path) -> Sheet:
     return sheet(text, str(path))
 
 
+def read_translations(path: str | Path) -> list[Rating]:
+    """Translations that nobody need have rated, each once: in any of the formats, or a TSV file without the errors.
+
+    A TSV file needs the columns system, source, target and one that numbers the segments. What is said of errors is
+    passed over.
+
+    Raises:
+        BadInput: the file is of none of the formats, or gives one system two translations of a segment; says where.
+    """
+    path = Path(path)
+    text = read_utf8(path)
+    if {".json", ".jsonl"} & set(path.suffixes[-2:]):
+        table = from_json(text, str(path))
+    else:
+        table = sheet(text, str(path), required=("system", "source", "target"))
+    found: dict[tuple[str, str], Rating] = {}
+    faults = []
+    for number, segment in enumerate(table.segments):
+        cells = table.row(number)
+        source, target = (Marked.parse(cells[side]).text for side in ("source", "target"))
+        one = Rating(segment, cells["system"], "", cells.get("doc", ""), source, target)
+        before = found.setdefault((segment, one.system), one)
+        if before.hypothesis.strip() != target.strip():
+            faults.append(f"row {number + 1}: another translation of segment {segment} by {one.system}")
+    if faults:
+        raise BadInput.of(f"{path} contradicts itself", faults[:_SHOWN], "give each system's translation once")
+    return list(found.values())
+
+
 def write_ratings(ratings: Sheet, path: str | Path, to: Format) -> None:
     """Write ratings in one of the formats, whole or not at all.
 
@@ -84,24 +115,38 @@ def to_esa(ratings: Sheet) -> str:
     return "".join(_line(_esa_record(ratings, rating)) for rating in ratings.ratings(drop=()))
 
 
+def write_predictions(pairs: Iterable[tuple[Rating, Sequence[Error]]], name: str, path: str | Path) -> None:
+    """Write what was predicted for translations as mt-metrics-eval's ratings, whole or not at all.
+
+    Args:
+        pairs: What was to be predicted, and the errors predicted instead.
+        name: Of what predicted them. The rater of each line is "<name> as <rater>", so that predictions of several
+            ratings of one translation are several ratings.
+        path: The file.
+    """
+    lines = []
+    for rating, errors in pairs:
+        rater = f"{name} as {rating.rater}" if rating.rater else name
+        record = _record(replace(rating, rater=rater), [_error(error) for error in errors])
+        lines.append(_line(record if record["segment_id"] is not None else {**record, "segment_id": rating.segment}))
+    write_text(Path(path), "".join(lines))
+
+
 def _line(record: Mapping[str, Any]) -> str:
     return json.dumps(record, ensure_ascii=False) + "\n"
 
 
 def _rating_record(ratings: Sheet, rating: Rating) -> dict[str, Any]:
     errors = [
-        {
-            "start": error.start,
-            "end": error.end,
-            "category": error.category,
-            "severity": error.severity,
-            "score": None,
-            "is_source_error": error.side == "source",
-            "row": rating.lines.index(error.line),
-        }
+        {**_error(error), "row": rating.lines.index(error.line)}
         for error in rating.errors
         if error.severity.casefold() not in _PLANTED
     ]
+    return {**_record(rating, errors), **_foreign(ratings, rating), "mqm": _rest(ratings, rating, errors)}
+
+
+def _record(rating: Rating, errors: list[dict[str, Any]]) -> dict[str, Any]:
+    """The keys that mt-metrics-eval knows."""
     number = rating.segment.rpartition(":")[2]
     return {
         "source": rating.source,
@@ -112,8 +157,17 @@ def _rating_record(ratings: Sheet, rating: Rating) -> dict[str, Any]:
         "segment_id": int(number) - 1 if number.isdecimal() else None,
         "system_id": rating.system,
         "rater_id": rating.rater,
-        **_foreign(ratings, rating),
-        "mqm": _rest(ratings, rating, errors),
+    }
+
+
+def _error(error: Error) -> dict[str, Any]:
+    return {
+        "start": error.start,
+        "end": error.end,
+        "category": error.category,
+        "severity": error.severity,
+        "score": None,
+        "is_source_error": error.side == "source",
     }
 
 

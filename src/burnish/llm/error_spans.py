@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from burnish.data.mqm import Error
+from burnish.data.mqm import Error, Kind
 
 Status = Literal["ok", "partial", "unscored"]
 
@@ -68,6 +68,8 @@ def _whole(text: str) -> list[Any] | None:
     """The items of the first list of objects, or None. An empty list says that there are no errors."""
     for value in _values(text, "[{"):
         if isinstance(value, dict):
+            if "span" in value:
+                continue  # an error by itself; a list in it is not the list of errors
             inside = [part for part in value.values() if isinstance(part, list) and _is_list(part)]
             if inside:
                 return inside[0]
@@ -105,39 +107,50 @@ def _claim(value: Any, severities: Collection[str]) -> Claimed | None:
     return Claimed(value["span"], category.strip() if isinstance(category, str) else "", severity)
 
 
-def locate(claims: Iterable[Claimed], hypothesis: str, source: str) -> tuple[list[Error], int]:
-    """Find claimed spans in the translation, and count those that are not there.
+@dataclass(frozen=True)
+class Located:
+    """Claimed errors that are there, and how many are not."""
 
-    The same span claimed again is its next occurrence. An omission may quote what is missing from the source, or nothing.
+    errors: list[Error]
+    """In the order of the claims."""
+    invented: int = 0
+    """Spans that do not stand in the translation."""
+    repeated: int = 0
+    """Spans that were claimed once more than they stand in it."""
+
+
+def locate(claims: Iterable[Claimed], hypothesis: str, source: str) -> Located:
+    """Find claimed spans in the translation; those that are not there are dropped and counted.
+
+    The same span claimed again is its next occurrence. An omission may quote what is missing from the source, or nothing,
+    and an error of the source (a category that begins with "Source") stands there.
 
     Args:
         claims: What was claimed.
         hypothesis: The translation.
         source: What was translated.
-
-    Returns:
-        The errors in the order of the claims, and the number of invented spans.
     """
     errors: list[Error] = []
-    invented = 0
-    used: Counter[str] = Counter()
+    invented = repeated = 0
+    next_place: Counter[tuple[str, str]] = Counter()
     for claim in claims:
-        severity, span = claim.severity.capitalize(), claim.span.strip()
-        omission = "omission" in claim.category.casefold()
+        severity, span, category = claim.severity.capitalize(), claim.span.strip(), claim.category.casefold()
+        omission = "omission" in category
         if not span:
             errors += [Error(0, 0, claim.category, severity)] if omission else []
             invented += not omission
             continue
-        start = -1
-        for _ in range(used[span] + 1):
-            start = hypothesis.find(span, start + 1)
-            if start < 0:
-                break
-        if start >= 0:
-            used[span] += 1
-            errors.append(Error(start, start + len(span), claim.category, severity, "target", span))
-        elif omission and (start := source.find(span)) >= 0:
-            errors.append(Error(start, start + len(span), claim.category, severity, "source", span))
-        else:
+        sides: list[tuple[Kind, str]] = [("target", hypothesis)]
+        if omission or category.startswith("source"):
+            sides.append(("source", source))
+        side, text = next(((side, text) for side, text in sides if span in text), ("target", ""))
+        if not text:
             invented += 1
-    return errors, invented
+            continue
+        start = text.find(span, next_place[side, span])
+        if start < 0:
+            repeated += 1
+            continue
+        next_place[side, span] = start + 1
+        errors.append(Error(start, start + len(span), claim.category, severity, side, span))
+    return Located(errors, invented, repeated)

@@ -9,14 +9,19 @@ predicted. Nothing is trained. Predictions are scored per character as in `speci
 | arm | examples |
 |---|---|
 | specialist | ratings of the same source by other systems |
-| shuffled | ratings of the same systems on another source: the control |
+| shuffled | as many ratings of the same systems on another source: the control |
 | fixed | the same few ratings of other sources for every translation |
 | zero-shot | none |
 | copy | no model: the marked strings of the specialist's examples, marked again |
 
 A reply that is broken JSON counts as far as it can be read (partial); one of which nothing can be read is unscored, which is
 not "no errors": its rating is left out of that arm's F1 and counted. A span that does not stand in the translation is dropped
-and counted as invented. The arms are compared on the ratings that both have scored, with intervals over segments.
+and counted as invented, one that is claimed more often than it stands there as repeated. The arms are compared on the
+ratings that both have scored, with intervals over segments. What each arm marks is written to the run's ``artifact`` as
+ratings, in mt-metrics-eval's format.
+
+With `--translations` the model rates translations that nobody has rated, such as a new system's output on the same test set:
+the same examples and guards, and scores and spans instead of F1.
 
 ## Differences
 
@@ -38,26 +43,24 @@ Finkelstein et al. 2025. Fernandes et al. 2023, "The devil is in the errors" (Au
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from burnish.core.errors import BadInput
-from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
-from burnish.core.shapes import Evaluation
-from burnish.data.mqm import PLANTED, Error, Rating
-from burnish.data.mqm_bank import Bank, Codes, Rater, copy_spans, guard, leak, paint, severity_codes
-from burnish.data.mqm_formats import read_ratings
-from burnish.data.mqm_weights import GOOGLE, Weights
+from burnish.data.mqm import Error, Rating
+from burnish.data.mqm_bank import Bank, Rater, copy_spans, guard, leak
+from burnish.data.mqm_formats import read_translations
 from burnish.data.scores import Scores
 from burnish.engine import Sampling
+from burnish.evaluate.specialist.predicted import Autorater, Rated, Row, f1_figures, gain_figures, keep_predictions
 from burnish.llm.client import LLM, Message, Reply
-from burnish.llm.error_spans import locate, read_reply
-from burnish.stats.spans import character_counts, span_f1, span_f1_difference
+from burnish.llm.error_spans import Located, locate, read_reply
 
 Arm = Literal["specialist", "shuffled", "fixed", "zero-shot", "copy"]
 
@@ -68,16 +71,8 @@ Answer with a JSON list and nothing else: [{{"span": "...", "category": "...", "
 Terminology. An error is major when it changes the meaning or is hard to read over, else minor. Without errors, answer []."""
 
 
-class SpecialistJudge(Evaluation):
+class SpecialistJudge(Autorater):
     """Let a model mark translation errors, shown how raters marked other translations of the same source."""
-
-    paper: ClassVar[Paper | None] = Paper(
-        title="From Jack of All Trades to Master of One: Specializing LLM-based Autoraters to a Test Set",
-        authors="Finkelstein, Deutsch, Riley, Juraska, Kovacs, Freitag",
-        year=2025,
-        venue="ICML 2025",
-        arxiv="2411.15387",
-    )
 
     arms: Annotated[tuple[Arm, ...], Field(min_length=1)] = ("specialist", "shuffled", "zero-shot", "copy")
     """What the model is shown; copy asks no model."""
@@ -87,60 +82,58 @@ class SpecialistJudge(Evaluation):
     """Examples at most, drawn at random where there are more; -1 for all of them, as in the paper."""
     segments: Annotated[int, Field(ge=-1)] = 60
     """Segments, drawn at random; -1 for all of them."""
+    longest: Annotated[int, Field(ge=-1)] = -1
+    """Characters of a source at most; longer ones are neither judged nor shown. -1 for any."""
     each: Annotated[int, Field(ge=-1)] = 1
     """Ratings of each segment that are predicted, drawn at random; -1 for all of them."""
     languages: str = ""
     """The two languages in words, e.g. "English to German"; the prompt names them."""
     max_tokens: Annotated[int, Field(ge=16)] = 512
     """Tokens of a reply at most; a longer list is cut off and counts as partial."""
-    weights: str = GOOGLE
-    """What errors weigh, as severity[/category[/subcategory]]:weight; the most specific rule wins. Blanks are written _."""
-    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """Confidence level of the intervals."""
 
-    def __call__(self, ratings: Path, judge: LLM, run: Run | None = None) -> Scores:
-        """Predict ratings.
+    def __call__(self, ratings: Path, judge: LLM, translations: Path | None = None, run: Run | None = None) -> Scores:
+        """Predict ratings, or rate translations that nobody has rated.
 
         Args:
             ratings: An MQM file (TSV), or ratings as JSON lines (mt-metrics-eval's or ESA's).
             judge: The model.
-            run: Where replies and figures go.
+            translations: Translations of sources of `ratings`, to be rated instead: in any of those formats, where what
+                is said of errors is passed over, or TSV with the columns system, seg_id, source and target.
+            run: Where replies and figures go; what each arm marks goes into its ``artifact``.
 
         Returns:
             A row a rating and arm: item_id, model (the arm), cluster (the segment), subset (the system), rater, status,
-            examples (how many), invented, malformed, credit, predicted, gold (characters), mqm and human (scores). An
-            unscored row has no credit, predicted and mqm.
+            examples (how many), invented, repeated, malformed (claimed errors that do not count), prompt_tokens,
+            completion_tokens, credit, predicted, gold (characters), mqm and human (scores). An unscored row has no
+            credit, predicted and mqm; of `translations`, none has credit, gold and human.
 
         Raises:
-            BadInput: the file cannot be used, or no rating has examples.
+            BadInput: a file cannot be used, or nothing that is to be rated has examples.
         """
         run = ensure(run)
-        sheet = read_ratings(ratings)
-        weights = Weights.parse(self.weights)
-        rated = sheet.ratings(PLANTED)
-        names = {error.severity: weights.heavier(error.severity) for one in rated for error in one.errors}
-        codes = severity_codes({"Minor": weights.heavier("Minor"), "Major": weights.heavier("Major"), **names})
-        shown = _Examples(Bank(rated), self.rater, self.examples, run)
-        items = self._items(rated, shown, run)
-        rows: list[dict[str, Any]] = []
+        rated = self.read(ratings)
+        if self.longest >= 0:
+            rated = rated.up_to(self.longest)
+        shown = _Examples(rated.bank, self.rater, self.examples, run)
+        offered = rated.ratings if translations is None else self._unrated(translations, rated)
+        items = self._items(offered, shown, run)
+        rows: dict[str, list[Row]] = {}
         for arm in dict.fromkeys(self.arms):
-            offered = shown.of(arm, items)
-            for one, examples in zip(items, offered, strict=True):
-                guard(one, examples)
-            if arm == "copy":
-                found = [
-                    _Prediction(copy_spans(one.hypothesis, of, codes)) for one, of in zip(items, offered, strict=True)
-                ]
-            else:
-                chats = [self.chat(one, of) for one, of in zip(items, offered, strict=True)]
-                replies = judge.generate(chats, Sampling(max_tokens=self.max_tokens), run)
-                found = [_prediction(reply, one) for reply, one in zip(replies, items, strict=True)]
-            rows += [_row(arm, *whole, codes, weights) for whole in zip(items, map(len, offered), found, strict=True)]
-        run.items(rows)
-        run.metric(ratings=len(items), segments=len({one.segment for one in items}), **self._headline(rows))
-        unweighted = weights.unknown(sheet, PLANTED)
-        run.metric(rows_of_unknown_severity=sum(unweighted.values()))
-        return Scores.of(rows, judge=judge.name, weights=self.weights, severities_without_a_weight=unweighted)
+            examples = shown.of(arm, items)
+            found = self._mark(arm, items, examples, rated, judge, run)
+            rows[arm] = [
+                {**one.row(rated, arm, item), "examples": len(of)}
+                for one, item, of in zip(found, items, examples, strict=True)
+            ]
+            scored = [(item, one.errors) for one, item in zip(found, items, strict=True) if one.errors is not None]
+            keep_predictions(run, arm, scored)
+        flat = [row for part in rows.values() for row in part]
+        if translations is not None:
+            flat = [{**row, **dict.fromkeys(("credit", "gold", "human"))} for row in flat]
+        run.items(flat)
+        run.metric(**self._headline(rows, rated=translations is None))
+        run.metric(ratings=len(items), segments=len({one.segment for one in items}), **rated.lost)
+        return Scores.of(flat, judge=judge.name, weights=self.weights, **rated.notes)
 
     def chat(self, rated: Rating, examples: Sequence[Rating]) -> list[Message]:
         """What the model is asked: the task, the examples, and the translation to be judged.
@@ -155,11 +148,55 @@ class SpecialistJudge(Evaluation):
         parts.append(f"{_shown(rated)}\nErrors:")
         return [{"role": "user", "content": "\n\n".join(parts)}]
 
-    def _items(self, rated: Sequence[Rating], shown: _Examples, run: Run) -> list[Rating]:
+    def _mark(
+        self,
+        arm: Arm,
+        items: Sequence[Rating],
+        examples: Sequence[list[Rating]],
+        rated: Rated,
+        judge: LLM,
+        run: Run,
+    ) -> list[_Marked]:
+        """What an arm marks in each translation."""
+        pairs = list(zip(items, examples, strict=True))
+        for item, of in pairs:
+            guard(item, of)
+        if arm == "copy":
+            return [_Marked(Located(copy_spans(item.hypothesis, of, rated.codes))) for item, of in pairs]
+        replies = judge.generate([self.chat(*pair) for pair in pairs], self._sampling, run)
+        return [_Marked.of(reply, item, rated) for reply, item in zip(replies, items, strict=True)]
+
+    @property
+    def _sampling(self) -> Sampling:
+        # A base model that is done goes on with the next translation.
+        return Sampling(max_tokens=self.max_tokens, stop=("\nSource:",))
+
+    def _unrated(self, translations: Path, rated: Rated) -> list[Rating]:
+        """Translations to be rated.
+
+        Raises:
+            BadInput: sources that nobody has rated, or that are numbered otherwise; or --rater asks for a rater.
+        """
+        if self.rater != "any":
+            raise BadInput(
+                f"translations have no rater, so there is none to be the {self.rater} one", "use --rater any"
+            )
+        sources = {one.segment: one.source.strip() for one in rated.ratings}
+        found = read_translations(translations)
+        wrong = [one.item_id for one in found if sources.get(one.segment) != one.source.strip()]
+        if wrong:
+            raise BadInput.of(
+                f"{len(wrong)} of {len(found)} translations are of no source that was rated",
+                wrong[:10],
+                "number their segments as the ratings do, with the same source, and leave out the others",
+            )
+        return found
+
+    def _items(self, offered: Sequence[Rating], shown: _Examples, run: Run) -> list[Rating]:
         """The ratings to be predicted: of those that have examples, some of some segments, in the file's order."""
-        by_segment: dict[str, list[int]] = {}
-        for number, one in enumerate(rated):
-            by_segment.setdefault(one.segment, []).append(number)
+        by_segment: dict[str, list[int]] = defaultdict(list)
+        for number, one in enumerate(offered):
+            by_segment[one.segment].append(number)
         rng = run.rng("items")
         chosen: list[int] = []
         taken = 0
@@ -167,7 +204,7 @@ class SpecialistJudge(Evaluation):
             if taken == self.segments:
                 break
             fit = [
-                number for number in rng.permutation(by_segment[segment]).tolist() if shown.same_source(rated[number])
+                number for number in rng.permutation(by_segment[segment]).tolist() if shown.same_source(offered[number])
             ]
             chosen += fit if self.each == -1 else fit[: self.each]
             taken += bool(fit)
@@ -177,39 +214,25 @@ class SpecialistJudge(Evaluation):
                 + (f" by the {self.rater} rater" if self.rater != "any" else ""),
                 "give ratings of several systems on the same sources, or another --rater",
             )
-        return [rated[number] for number in sorted(chosen)]
+        return [offered[number] for number in sorted(chosen)]
 
-    def _headline(self, rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-        found: dict[str, float] = {}
-        by_arm: dict[str, dict[str, dict[str, Any]]] = {}
-        for row in rows:
-            by_arm.setdefault(row["model"], {})[row["item_id"]] = row
-        scored = {arm: {k: r for k, r in part.items() if r["status"] != "unscored"} for arm, part in by_arm.items()}
-        for arm, part in by_arm.items():
-            name = arm.replace("-", "_")
+    def _headline(self, rows: Mapping[str, Sequence[Row]], rated: bool) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for arm, part in rows.items():
+            found |= f1_figures(_plain(arm), part, self.level) if rated else _mean_score(_plain(arm), part)
+            if rated and arm != "specialist" and "specialist" in rows:
+                found |= gain_figures(f"gain_over_{_plain(arm)}", rows["specialist"], part, self.level)
+        found = dict(sorted(found.items(), key=lambda figure: figure[0].startswith(("precision", "recall"))))
+        for arm, part in rows.items():
             if arm != "copy":
-                found |= {
-                    f"{state}_{name}": sum(r["status"] == state for r in part.values())
-                    for state in ("partial", "unscored")
-                }
-                found[f"invented_{name}"] = sum(row["invented"] for row in part.values())
-            keys = list(scored[arm])
-            if _enough([scored[arm]], keys):
-                interval = span_f1(_counts(scored[arm], keys), _segments(scored[arm], keys), self.level)
-                found |= {
-                    f"f1_{name}": interval.estimate,
-                    f"f1_{name}_low": interval.low,
-                    f"f1_{name}_high": interval.high,
-                }
-        for arm in [arm for arm in by_arm if arm != "specialist" and "specialist" in by_arm]:
-            one, other = scored["specialist"], scored[arm]
-            keys = [key for key in one if key in other]
-            if _enough([one, other], keys):
-                counts = (_counts(one, keys), _counts(other, keys))
-                interval = span_f1_difference(*counts, _segments(one, keys), self.level)
-                name = f"gain_over_{arm.replace('-', '_')}"
-                found |= {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
+                states = {state: sum(row["status"] == state for row in part) for state in ("partial", "unscored")}
+                counts = {what: sum(row[what] for row in part) for what in ("invented", "repeated", "prompt_tokens")}
+                found |= {f"{what}_{_plain(arm)}": count for what, count in (states | counts).items()}
         return found
+
+
+def _plain(arm: str) -> str:
+    return arm.replace("-", "_")
 
 
 class _Examples:
@@ -217,6 +240,7 @@ class _Examples:
 
     def __init__(self, bank: Bank, rater: Rater, most: int, run: Run) -> None:
         self.bank, self.rater, self.most, self.run = bank, rater, most, run
+        self.elsewhere = bank.elsewhere()
 
     def of(self, arm: Arm, items: Sequence[Rating]) -> list[list[Rating]]:
         """The examples of each item."""
@@ -226,32 +250,40 @@ class _Examples:
             return self._fixed(items)
         if arm == "shuffled":
             return [self._other_source(one) for one in items]
-        return [self._some(one, self.same_source(one)) for one in items]
+        return [self._chosen(one) for one in items]
 
     def same_source(self, rated: Rating) -> list[Rating]:
         """All ratings that the specialist may see."""
         return self.bank.others(rated, rater=self.rater)
 
-    def _some(self, rated: Rating, offered: list[Rating]) -> list[Rating]:
+    def _chosen(self, rated: Rating) -> list[Rating]:
         """As many of them as are wanted; the same ones in every arm that asks, and in every run."""
+        offered = self.same_source(rated)
         if self.most < 0 or len(offered) <= self.most:
             return offered
         rng = self.run.rng(f"examples {rated.item_id}")
         return [offered[place] for place in sorted(rng.permutation(len(offered))[: self.most].tolist())]
 
     def _other_source(self, rated: Rating) -> list[Rating]:
-        """Ratings of the specialist's systems on the first of the other sources, in a random order, that has any."""
-        systems = {one.system for one in self._some(rated, self.same_source(rated))}
-        for segment in self.run.rng(f"other source {rated.segment}").permutation(self.bank.segments).tolist():
-            if segment != rated.segment:
-                offered = self.bank.others(rated, rater=self.rater, segment=segment)
-                if same := [one for one in offered if one.system in systems]:
-                    return same
-        return []
+        """For each of the specialist's examples, one of the same system on another source.
+
+        All are of one source, the first in a random order that has one for each; else the one that has most.
+        """
+        wanted = self._chosen(rated)
+        most: list[Rating] = []
+        rng = self.run.rng(f"other source {rated.segment}")
+        for segment in rng.permutation(self.elsewhere[rated.segment]).tolist():
+            found = _counterparts(wanted, self.bank.others(rated, rater=self.rater, segment=segment))
+            if len(found) > len(most):
+                most = found
+            if len(most) == len(wanted):
+                break
+        return most
 
     def _fixed(self, items: Sequence[Rating]) -> list[list[Rating]]:
         judged = {one.segment for one in items}
-        spare = [segment for segment in self.bank.segments if segment not in judged]
+        # A source that is judged is no other source, wherever else it stands.
+        spare = [name for name in self.bank.segments if judged <= {*self.elsewhere[name]}]
         everything = [one for segment in spare for one in self.bank.ratings(segment)]
         if not everything:
             raise BadInput("the arm fixed has no source left for its examples", "judge fewer --segments")
@@ -261,39 +293,46 @@ class _Examples:
         return [[everything[place] for place in order if not leak(one, everything[place])][:count] for one in items]
 
 
-class _Prediction:
-    """The errors that one arm predicts for one translation."""
+def _counterparts(wanted: Sequence[Rating], offered: Sequence[Rating]) -> list[Rating]:
+    """For each wanted rating one of the same system, of the same rater where there is one, and none twice."""
+    by_system: dict[str, list[Rating]] = defaultdict(list)
+    for one in offered:
+        by_system[one.system].append(one)
+    found = []
+    for one in wanted:
+        if left := by_system[one.system]:
+            left.sort(key=lambda other: other.rater != one.rater)
+            found.append(left.pop(0))
+    return found
 
-    def __init__(self, errors: list[Error], status: str = "ok", invented: int = 0, malformed: int = 0) -> None:
-        self.errors, self.status, self.invented, self.malformed = errors, status, invented, malformed
 
+class _Marked:
+    """What one arm marks in one translation."""
 
-def _prediction(reply: Reply, rated: Rating) -> _Prediction:
-    read = read_reply(reply.text)
-    errors, invented = locate(read.claims, rated.hypothesis, rated.source)
-    return _Prediction(errors, read.status, invented, read.malformed)
+    def __init__(self, located: Located | None, status: str = "ok", malformed: int = 0, reply: Reply | None = None):
+        self.located, self.status, self.malformed, self.reply = located, status, malformed, reply
 
+    @classmethod
+    def of(cls, reply: Reply, rated: Rating, known: Rated) -> _Marked:
+        read = read_reply(reply.text, known.codes)
+        located = None if read.status == "unscored" else locate(read.claims, rated.hypothesis, rated.source)
+        return cls(located, read.status, read.malformed, reply)
 
-def _row(arm: Arm, rated: Rating, examples: int, found: _Prediction, codes: Codes, weights: Weights) -> dict[str, Any]:
-    length = len(rated.hypothesis)
-    counts = character_counts(paint(rated.errors, length, codes), paint(found.errors, length, codes))
-    scored = found.status != "unscored"
-    return {
-        "item_id": rated.item_id,
-        "model": arm,
-        "cluster": rated.segment,
-        "subset": rated.system,
-        "rater": rated.rater,
-        "status": found.status,
-        "examples": examples,
-        "invented": found.invented,
-        "malformed": found.malformed,
-        "credit": counts[0] if scored else None,
-        "predicted": counts[1] if scored else None,
-        "gold": counts[2],
-        "mqm": weights.score(found.errors) if scored else None,
-        "human": weights.score(rated.errors),
-    }
+    @property
+    def errors(self) -> list[Error] | None:
+        """None when the reply says nothing that can be read."""
+        return None if self.located is None else self.located.errors
+
+    def row(self, known: Rated, arm: Arm, rated: Rating) -> Row:
+        return {
+            **known.row(arm, rated, [] if self.errors is None else [self.errors]),
+            "status": self.status,
+            "invented": self.located.invented if self.located else 0,
+            "repeated": self.located.repeated if self.located else 0,
+            "malformed": self.malformed,
+            "prompt_tokens": self.reply.usage.prompt_tokens if self.reply else 0,
+            "completion_tokens": self.reply.usage.completion_tokens if self.reply else 0,
+        }
 
 
 def _shown(rated: Rating) -> str:
@@ -301,22 +340,15 @@ def _shown(rated: Rating) -> str:
 
 
 def _as_json(rated: Rating) -> str:
+    """The errors of a rating as a reply would have them; one that is said to be nowhere cannot be shown."""
     errors = [
         {"span": error.text, "category": error.category, "severity": error.severity.casefold()}
         for error in rated.errors
+        if error.text.strip() or error.omission
     ]
     return json.dumps(errors, ensure_ascii=False)
 
 
-def _enough(parts: Sequence[dict[str, dict[str, Any]]], keys: Sequence[str]) -> bool:
-    """Whether an F1 and its interval exist: two segments, and something marked in each part."""
-    marked = all(any(part[key]["predicted"] + part[key]["gold"] for key in keys) for part in parts)
-    return marked and len({parts[0][key]["cluster"] for key in keys}) > 1
-
-
-def _counts(rows: dict[str, dict[str, Any]], keys: Sequence[str]) -> np.ndarray:
-    return np.array([[rows[key][name] for name in ("credit", "predicted", "gold")] for key in keys], dtype=float)
-
-
-def _segments(rows: dict[str, dict[str, Any]], keys: Sequence[str]) -> list[str]:
-    return [rows[key]["cluster"] for key in keys]
+def _mean_score(name: str, rows: Sequence[Row]) -> dict[str, float]:
+    scores = [row["mqm"] for row in rows if row["mqm"] is not None]
+    return {f"mqm_{name}": sum(scores) / len(scores)} if scores else {}

@@ -24,7 +24,9 @@ segments; the threshold of acc* is kept at what all segments gave.
 
 ## When not to use it
 
-With few systems: tau of 5 systems has 10 pairs. acc* is tuned on the scores it judges, which favours fine-grained scores.
+With few systems: tau of 5 systems has 10 pairs. acc* is tuned on the scores it judges, which favours fine-grained scores; and
+scores that say nothing still reach the share of pairs on which humans tie, by calling every pair a tie. So set acc* beside
+that of an autorater that says nothing (`specialist copy` has two: shuffled and minor).
 
 ## References
 
@@ -105,12 +107,11 @@ class SpecialistRank(Analysis):
             metric = _means(part, "mqm")
             rows.append({"item_id": model, **self._compare(model, metric, given or _means(part, "human"))})
         run.items(rows)
-        flat = {row["item_id"].replace(" ", "_"): row for row in rows}
         run.metric(
             **{
-                f"{name}_{model}": row[name]
-                for model, row in flat.items()
+                f"{name}_{row['item_id'].replace(' ', '_')}": _figure(row, name)
                 for name in ("kendall", "spa", "acc_star")
+                for row in rows
                 if row[name] is not None
             }
         )
@@ -173,6 +174,12 @@ def _spread(name: str, interval: Interval | None) -> dict[str, float | None]:
     if interval is None:
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
     return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
+
+
+def _figure(row: Mapping[str, Any], name: str) -> dict[str, float]:
+    """A figure with the bounds that it has."""
+    ends = {end: row[f"{name}_{end}"] for end in ("low", "high") if row.get(f"{name}_{end}") is not None}
+    return {"estimate": row[name], **ends}
 
 
 def _by_resample(means: np.ndarray, systems: int, figure: Any) -> np.ndarray:
