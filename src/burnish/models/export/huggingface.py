@@ -28,7 +28,9 @@ def write(model: Model, folder: Path) -> None:
             "it changes activations while it runs (" + "; ".join(model.online) + "), and a plain loader would not",
             "choose a --format that can say so",
         )
+    from burnish.models.loading import quiet
+
     needs = sum(parameter.nbytes for parameter in model.net.parameters())
-    with replacing(folder, needs) as temporary:
+    with quiet(), replacing(folder, needs) as temporary:
         model.net.save_pretrained(temporary)
         finish(model, temporary, "hf")
