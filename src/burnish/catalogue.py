@@ -62,6 +62,7 @@ METHODS: dict[str, str] = {
     "specialist judge": "burnish.evaluate.specialist.judge:SpecialistJudge",
     "specialist rank": "burnish.evaluate.specialist.rank:SpecialistRank",
     "contamination inject": "burnish.evaluate.contamination.inject:ContaminationInject",
+    "contamination measure": "burnish.evaluate.contamination.measure:ContaminationMeasure",
     "contamination scan": "burnish.evaluate.contamination.scan:ContaminationScan",
     "contamination probe": "burnish.evaluate.contamination.probe:ContaminationProbe",
 }

@@ -1,0 +1,289 @@
+"""Contamination measure: train the same model on clean and on contaminated data, and see by how much its scores differ.
+
+## How it works
+
+For each size and seed one *base* is trained from nothing on clean pairs. From it fork branches that all read the same further
+pairs, each with other copies of test pairs among them: the source alone, the target alone or both, once or often, early, late
+or spread evenly. One branch gets none: the clean continuation. Every branch then translates the same test sentences greedily.
+
+    gain(branch) = score(branch) - score(clean continuation)
+
+as BLEU and as chrF of the whole set, by sacrebleu, with a paired bootstrap interval over sentences. It is taken on the test
+pairs that were injected, and on others of the same test set that were not (the control), where it should be about 0; `excess`
+is the first gain less the second.
+
+| part | what |
+|---|---|
+| model | a Llama from nothing; a byte-pair vocabulary of the base's own clean pairs |
+| text | `template` of a pair; `<s>` before, `</s>` after; a document does not see another |
+| base | AdamW, warm-up, then a constant rate, so that it can be branched anywhere |
+| branch | weights and moments of the base; the rate falls to nothing over the last `decay` of its steps |
+
+Test pairs of which a side is also a line of the training data are put aside first. Every branch is trained once ever: a run
+that was stopped goes on with the next, and a base at its last checkpoint. `probe` of the branches' rows tells how well each
+sign finds what was injected: the columns logprobs, mean_logprobs, std_logprobs and reference_nll are of the pair's text, the
+last under the clean continuation.
+
+## Differences
+
+The paper trains models of 1 and 8 billion parameters on multilingual text, eight languages, with 42 conditions; here are one
+language pair and models that a laptop trains. Its copies are part of a whole pre-training; here they lie in the branch.
+A contaminated branch takes as many more steps as its copies fill: the control shows what that alone brings.
+
+## When not to use it
+
+To say how much a given model's published score is inflated: the effect depends on size, data and time. It is a measuring
+bench for the effect itself.
+
+## References
+
+Kocyigit et al. 2025: conditions, branching. Koehn 2004: paired bootstrap. Post 2018: sacrebleu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from burnish.core.method import Paper
+from burnish.core.run import Run, ensure
+from burnish.core.shapes import Evaluation
+from burnish.data import bleu
+from burnish.data.injection import Mode, Position, check_template, read_pairs
+from burnish.data.scores import Scores
+from burnish.evaluate.contamination import PAPER
+from burnish.stats.bootstrap import bootstrap
+from burnish.stats.membership import auroc, min_k
+
+if TYPE_CHECKING:
+    from burnish.evaluate.contamination.branches import Branch, Laboratory
+    from burnish.stats.interval import Interval
+
+Size = Literal["100k", "1.5m", "12m"]
+
+
+class ContaminationMeasure(Evaluation):
+    """Train on clean and on contaminated data from one base, and measure what the contamination adds to the scores."""
+
+    paper: ClassVar[Paper | None] = PAPER
+    needs: ClassVar[tuple[str, ...]] = ("models", "translation")
+
+    sizes: tuple[Size, ...] = ("1.5m", "12m")
+    """Sizes of the models, by their parameters."""
+    seeds: Annotated[int, Field(ge=1)] = 1
+    """Times that everything is done, each with other pairs, places and first weights."""
+    modes: tuple[Mode, ...] = ("source", "target", "both")
+    """Which sides of a test pair are laid in."""
+    copies: tuple[Annotated[int, Field(ge=1)], ...] = (8,)
+    """Copies of each pair; a branch for each number."""
+    positions: tuple[Position, ...] = ("uniform",)
+    """Where in the further training they lie; a branch for each."""
+    window: Annotated[float, Field(gt=0, le=1)] = 0.25
+    """The part of the further training that is early, or late."""
+    pairs: Annotated[int, Field(ge=2)] = 100
+    """Test pairs that are injected."""
+    control: Annotated[int, Field(ge=-1)] = 300
+    """Other test pairs to compare them with; -1 for all others."""
+    base_pairs: Annotated[int, Field(ge=1)] = 12_000
+    """Training pairs of the base."""
+    branch_pairs: Annotated[int, Field(ge=1)] = 2_400
+    """Training pairs of each branch: a fifth of the base's, so that branching saves most of the work (as in the paper)."""
+    template: str = "{source}\t{target}"
+    """The text of a pair; the target comes last."""
+    vocabulary: Annotated[int, Field(ge=300)] = 4096
+    """Byte-pair tokens of the vocabulary, at most."""
+    length: Annotated[int, Field(ge=16)] = 128
+    """Tokens of a packed row, and the model's context."""
+    batch: Annotated[int, Field(ge=1)] = 4
+    """Rows a step."""
+    rate: Annotated[float, Field(gt=0)] | None = None
+    """Peak learning rate; by default the size's own (3e-3 for 1.5m, 1e-3 for 12m)."""
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.3
+    """Share of a branch's steps in which the rate falls to nothing."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of products; "auto" is bfloat16 where the processor computes with it."""
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    """Confidence level."""
+    draws: Annotated[int, Field(ge=100)] = 1000
+    """Resamples of sentences."""
+
+    @model_validator(mode="after")
+    def _usable(self) -> ContaminationMeasure:
+        check_template(self.template)
+        if not self.template.endswith("{target}"):
+            raise ValueError("template: it ends with {target}, which the model is to write")
+        for name in ("sizes", "modes", "copies", "positions"):
+            values = getattr(self, name)
+            if not values or len(set(values)) < len(values):
+                raise ValueError(f"{name}: at least one, and none twice")
+        if self.control == 0 or self.control == 1:
+            raise ValueError("control: at least 2, or -1 for all")
+        return self
+
+    def __call__(
+        self, train: Path, train_target: Path, test: Path, test_target: Path, run: Run | None = None
+    ) -> Scores:
+        """Measure.
+
+        Args:
+            train: The training data's source side: a text with a sentence a line, plain or .gz.
+            train_target: Its target side.
+            test: The test set's source side.
+            test_target: Its target side.
+            run: Its parts hold a base while it is needed, and what each branch gave.
+
+        Returns:
+            A row a test pair of each branch, size and seed: item_id (the test line), model (size, branch, seed), size, branch,
+            seed, injected, hypothesis, reference, bleu and chrf (the sentence's jackknife share of its set's corpus score: their
+            mean is the score), nll, reference_nll (under the clean continuation), logprobs, mean_logprobs, std_logprobs.
+
+        Raises:
+            BadInput: files that cannot be read, sides of different length, too few pairs, a loss that is no number.
+            MissingExtra: sacrebleu is not installed.
+        """
+        from burnish.evaluate.contamination.branches import Laboratory, split
+
+        run = ensure(run)
+        signatures = [bleu.signature(name) for name in bleu.METRICS]
+        data, tests = read_pairs(train, train_target), read_pairs(test, test_target)
+        amounts, training = (self.base_pairs, self.branch_pairs), self._training()
+        rows: list[dict[str, Any]] = []
+        told: dict[str, Any] = {}
+        for seed in range(self.seeds):
+            dealt = split(data, tests, amounts, self.pairs, self.control, partial(_rng, run, seed))
+            for size in self.sizes:
+                part = run.sub(f"{size}-seed{seed}")
+                number = run.seed_of(f"weights/{seed}")
+                lab = Laboratory(size, number, dealt, training, part.folder, partial(_rng, run, seed))
+                found = {name: self._rows(lab, result) for name, result in self._branches(lab, part)}
+                for name, group in found.items():
+                    for row, clean in zip(group, found["clean"], strict=True):
+                        row |= {"model": f"{size} {name} seed {seed}", "size": size, "branch": name, "seed": seed}
+                        row["reference_nll"] = clean["nll"]
+                    rows += group
+                told |= self._compared(found, f"{size}/seed{seed}")
+                run.metric(**told)
+        run.items(rows)
+        run.metric(branches=len({row["model"] for row in rows}), sentences=len(tests), sacrebleu=signatures)
+        return Scores.of(rows)
+
+    def branches(self) -> list[Branch]:
+        """The clean continuation, and one branch for each mode, number of copies and position."""
+        from burnish.evaluate.contamination.branches import Branch
+
+        found = [Branch(m, c, p) for m in self.modes for c in self.copies for p in self.positions]
+        return [Branch(), *found]
+
+    def _training(self) -> Any:
+        from burnish.evaluate.contamination.branches import Training
+
+        names = ("vocabulary", "length", "batch", "rate", "decay", "template", "window", "precision")
+        return Training(**{name: getattr(self, name) for name in names})
+
+    def _branches(self, lab: Laboratory, part: Run) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What the base and each branch gave, each once ever."""
+
+        def done(work: Any) -> dict[str, Any]:
+            if not lab.checkpoint.exists():
+                part.event("base", **lab.train_base())
+            return work()
+
+        yield "base", part.once("base", partial(done, lab.read_base))
+        for branch in self.branches():
+            result = part.once(branch.name, partial(done, partial(lab.run, branch)))
+            part.event("branch", name=branch.name, **{k: v for k, v in result.items() if k != "rows"})
+            yield branch.name, result
+        lab.checkpoint.unlink(missing_ok=True)
+
+    def _rows(self, lab: Laboratory, result: dict[str, Any]) -> list[dict[str, Any]]:
+        injected, rows = set(lab.split.injected), []
+        for found in result["rows"]:
+            place = found["place"]
+            row = {"item_id": str(lab.split.lines[place]), "injected": place in injected}
+            row |= {name: value for name, value in found.items() if name != "place"}
+            row["reference"] = lab.split.tests[place][1]
+            rows.append({**row, "nll": -float(np.mean(found["logprobs"]))})
+        for flag in (True, False):
+            group = [row for row in rows if row["injected"] == flag]
+            for name in bleu.METRICS:
+                for row, value in zip(group, bleu.shares(name, _counts(name, group)), strict=True):
+                    row[name] = float(value)
+        return rows
+
+    def _compared(self, found: dict[str, list[dict[str, Any]]], where: str) -> dict[str, Any]:
+        """Scores and gains of each branch, and how well each sign finds what was injected."""
+        told: dict[str, Any] = {}
+        for name, rows in found.items():
+            key = f"{where}/{name}"
+            flags = np.array([row["injected"] for row in rows])
+            for sign, values in _signs(rows).items():
+                told[f"{key}/auroc_{sign}"] = auroc(values, flags)
+            for metric in bleu.METRICS:
+                ours, clean = _counts(metric, rows), _counts(metric, found["clean"])
+                for group, chosen in (("injected", flags), ("control", ~flags)):
+                    told[f"{key}/{metric}_{group}"] = bleu.corpus(metric, ours[chosen])
+                    if name not in ("base", "clean"):
+                        gain = self._gain(metric, ours[chosen], clean[chosen])
+                        told |= _ends(f"{key}/{metric}_gain_{group}", gain)
+                if name not in ("base", "clean"):
+                    told |= _ends(f"{key}/{metric}_excess", self._excess(metric, ours, clean, flags))
+        return told
+
+    def _gain(self, metric: bleu.Metric, ours: bleu.Counts, clean: bleu.Counts) -> Interval:
+        width = ours.shape[1]
+        return bootstrap(
+            np.column_stack([ours, clean]),
+            lambda rows: bleu.corpus(metric, rows[:, :width]) - bleu.corpus(metric, rows[:, width:]),
+            over="rows",
+            level=self.level,
+            draws=self.draws,
+        )
+
+    def _excess(self, metric: bleu.Metric, ours: bleu.Counts, clean: bleu.Counts, flags: np.ndarray) -> Interval:
+        """The gain on injected sentences less that on the others."""
+        width = ours.shape[1]
+
+        def excess(rows: np.ndarray) -> float:
+            sides = rows[:, -1] > 0
+            gains = [
+                bleu.corpus(metric, rows[side, :width]) - bleu.corpus(metric, rows[side, width:-1])
+                for side in (sides, ~sides)
+            ]
+            return gains[0] - gains[1]
+
+        values = np.column_stack([ours, clean, flags])
+        return bootstrap(values, excess, over="rows", level=self.level, draws=self.draws)
+
+
+def _rng(run: Run, seed: int, name: str) -> np.random.Generator:
+    return run.rng(f"{name}/{seed}")
+
+
+def _counts(metric: bleu.Metric, rows: list[dict[str, Any]]) -> bleu.Counts:
+    return bleu.counts(metric, [row["hypothesis"] for row in rows], [row["reference"] for row in rows])
+
+
+def _signs(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
+    """The signs of `contamination probe`, each larger for what looks seen."""
+    logprobs = [np.array(row["logprobs"]) for row in rows]
+    found = {"loss": [float(tokens.mean()) for tokens in logprobs], "min_k": [min_k(tokens) for tokens in logprobs]}
+    if "reference_nll" in rows[0]:
+        found["ratio"] = [1 - row["nll"] / row["reference_nll"] for row in rows]
+    found["min_k_pp"] = [
+        min_k((tokens - row["mean_logprobs"]) / np.maximum(row["std_logprobs"], _LEAST))
+        for tokens, row in zip(logprobs, rows, strict=True)
+    ]
+    return found
+
+
+_LEAST = 1e-4
+"""A model that is sure of a token has no deviation there."""
+
+
+def _ends(name: str, interval: Interval) -> dict[str, float]:
+    return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
