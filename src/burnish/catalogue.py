@@ -75,6 +75,7 @@ CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",
     "small-samples": "burnish.claims.small_samples:CLAIM",
     "devai": "burnish.claims.devai:CLAIM",
+    "contamination": "burnish.claims.contamination:CLAIM",
 }
 """Name to the claim."""
 

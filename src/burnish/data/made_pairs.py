@@ -11,15 +11,94 @@ import numpy as np
 
 from burnish.data.injection import Pair
 
-NOUNS = (
-    "dog cat child woman man bird horse boat car ball hat book tree house street river table chair window door bicycle train "
-    "camera guitar mountain bridge beach garden kitchen market"
-).split()
-ADJECTIVES = "red blue green small large old young quiet bright wooden empty wet tall brown happy tired".split()
-VERBS = "sees carries watches holds paints follows finds moves pushes cleans opens photographs".split()
-PLACES = "near behind under beside above inside".split()
+NOUNS = [
+    "dog",
+    "cat",
+    "child",
+    "woman",
+    "man",
+    "bird",
+    "horse",
+    "boat",
+    "car",
+    "ball",
+    "hat",
+    "book",
+    "tree",
+    "house",
+    "street",
+    "river",
+    "table",
+    "chair",
+    "window",
+    "door",
+    "bicycle",
+    "train",
+    "camera",
+    "guitar",
+    "mountain",
+    "bridge",
+    "beach",
+    "garden",
+    "kitchen",
+    "market",
+]
+ADJECTIVES = [
+    "red",
+    "blue",
+    "green",
+    "small",
+    "large",
+    "old",
+    "young",
+    "quiet",
+    "bright",
+    "wooden",
+    "empty",
+    "wet",
+    "tall",
+    "brown",
+    "happy",
+    "tired",
+]
+VERBS = [
+    "sees",
+    "carries",
+    "watches",
+    "holds",
+    "paints",
+    "follows",
+    "finds",
+    "moves",
+    "pushes",
+    "cleans",
+    "opens",
+    "photographs",
+]
+PLACES = ["near", "behind", "under", "beside", "above", "inside"]
 NUMBERS = ("one", "two", "three")
-_SYLLABLES = "ba re mi so lu ka te ni vo du pa she fri gor zen hal tor ung ish ol".split()
+_SYLLABLES = [
+    "ba",
+    "re",
+    "mi",
+    "so",
+    "lu",
+    "ka",
+    "te",
+    "ni",
+    "vo",
+    "du",
+    "pa",
+    "she",
+    "fri",
+    "gor",
+    "zen",
+    "hal",
+    "tor",
+    "ung",
+    "ish",
+    "ol",
+]
 
 
 def made_pairs(count: int, seed: int = 0) -> list[Pair]:

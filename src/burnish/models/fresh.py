@@ -28,11 +28,12 @@ class Shape:
 
 
 SHAPES = {
+    "30k": Shape(width=32, layers=1, heads=2, mlp=96, rate=8e-3),
     "100k": Shape(width=64, layers=2, heads=2, mlp=128, rate=4e-3),
     "1.5m": Shape(width=128, layers=4, heads=4, mlp=512, rate=3e-3),
     "12m": Shape(width=384, layers=4, heads=6, mlp=1664, rate=1e-3),
 }
-"""Names after their parameters with a vocabulary of 4096 (the smallest: of 512)."""
+"""Names after their parameters with a vocabulary of 4096 (the two smallest: of 512)."""
 
 
 def train_tokenizer(texts: Iterable[str], size: int) -> Any:

@@ -50,6 +50,31 @@ def auroc(scores: ArrayLike, members: ArrayLike) -> float:
     return float((ranks[flags].sum() - inside * (inside + 1) / 2) / (inside * outside))
 
 
+def auroc_shares(scores: ArrayLike, members: ArrayLike) -> FloatArray:
+    """Each text's jackknife pseudo-value of the AUROC, (texts,).
+
+    n A - (n - 1) A without the text: their mean is the AUROC, less most of its bias, and their spread is its own (the
+    variance that they give is DeLong's, to terms of higher order). So what compares means over items can judge an AUROC.
+
+    Args:
+        scores: (texts,).
+        members: Whether each is a member, (texts,); at least two of each kind.
+
+    Raises:
+        BadInput: fewer than two of one kind.
+    """
+    values, flags = np.asarray(scores, dtype=float), np.asarray(members, dtype=bool)
+    if min(flags.sum(), (~flags).sum()) < 2:
+        raise BadInput("an AUROC without each text in turn needs two texts of each kind", "give more texts")
+    above = (values[flags][:, None] > values[~flags]) + (values[flags][:, None] == values[~flags]) / 2
+    inside, outside = above.shape
+    total, whole, texts = above.sum(), above.mean(), len(values)
+    without = np.empty(texts)
+    without[flags] = (total - above.sum(axis=1)) / ((inside - 1) * outside)
+    without[~flags] = (total - above.sum(axis=0)) / (inside * (outside - 1))
+    return texts * whole - (texts - 1) * without
+
+
 def auroc_interval(
     scores: ArrayLike, members: ArrayLike, level: float = 0.95, draws: int = 1000, seed: int = 0
 ) -> Interval:

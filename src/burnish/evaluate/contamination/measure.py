@@ -42,7 +42,7 @@ Kocyigit et al. 2025: conditions, branching. Koehn 2004: paired bootstrap. Post 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -57,14 +57,12 @@ from burnish.data import bleu
 from burnish.data.injection import Mode, Position, check_template, read_pairs
 from burnish.data.scores import Scores
 from burnish.evaluate.contamination import PAPER
-from burnish.stats.bootstrap import bootstrap
-from burnish.stats.membership import auroc, min_k
+from burnish.evaluate.contamination.gains import counts, gains
 
 if TYPE_CHECKING:
     from burnish.evaluate.contamination.branches import Branch, Laboratory
-    from burnish.stats.interval import Interval
 
-Size = Literal["100k", "1.5m", "12m"]
+Size = Literal["30k", "100k", "1.5m", "12m"]
 
 
 class ContaminationMeasure(Evaluation):
@@ -166,7 +164,7 @@ class ContaminationMeasure(Evaluation):
                         row |= {"model": f"{size} {name} seed {seed}", "size": size, "branch": name, "seed": seed}
                         row["reference_nll"] = clean["nll"]
                     rows += group
-                told |= self._compared(found, f"{size}/seed{seed}")
+                told |= gains(found, f"{size}_seed{seed}", self.level, self.draws)
                 run.metric(**told)
         run.items(rows)
         run.metric(branches=len({row["model"] for row in rows}), sentences=len(tests), sacrebleu=signatures)
@@ -188,16 +186,16 @@ class ContaminationMeasure(Evaluation):
     def _branches(self, lab: Laboratory, part: Run) -> Iterator[tuple[str, dict[str, Any]]]:
         """What the base and each branch gave, each once ever."""
 
-        def done(work: Any) -> dict[str, Any]:
+        def done(name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
             if not lab.checkpoint.exists():
-                part.event("base", **lab.train_base())
-            return work()
+                part.event("trained", name="base", **lab.train_base())
+            result = work()
+            part.event("measured", name=name, **{key: value for key, value in result.items() if key != "rows"})
+            return result
 
-        yield "base", part.once("base", partial(done, lab.read_base))
+        yield "base", part.once("base", partial(done, "base", lab.read_base))
         for branch in self.branches():
-            result = part.once(branch.name, partial(done, partial(lab.run, branch)))
-            part.event("branch", name=branch.name, **{k: v for k, v in result.items() if k != "rows"})
-            yield branch.name, result
+            yield branch.name, part.once(branch.name, partial(done, branch.name, partial(lab.run, branch)))
         lab.checkpoint.unlink(missing_ok=True)
 
     def _rows(self, lab: Laboratory, result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -211,79 +209,10 @@ class ContaminationMeasure(Evaluation):
         for flag in (True, False):
             group = [row for row in rows if row["injected"] == flag]
             for name in bleu.METRICS:
-                for row, value in zip(group, bleu.shares(name, _counts(name, group)), strict=True):
+                for row, value in zip(group, bleu.shares(name, counts(name, group)), strict=True):
                     row[name] = float(value)
         return rows
-
-    def _compared(self, found: dict[str, list[dict[str, Any]]], where: str) -> dict[str, Any]:
-        """Scores and gains of each branch, and how well each sign finds what was injected."""
-        told: dict[str, Any] = {}
-        for name, rows in found.items():
-            key = f"{where}/{name}"
-            flags = np.array([row["injected"] for row in rows])
-            for sign, values in _signs(rows).items():
-                told[f"{key}/auroc_{sign}"] = auroc(values, flags)
-            for metric in bleu.METRICS:
-                ours, clean = _counts(metric, rows), _counts(metric, found["clean"])
-                for group, chosen in (("injected", flags), ("control", ~flags)):
-                    told[f"{key}/{metric}_{group}"] = bleu.corpus(metric, ours[chosen])
-                    if name not in ("base", "clean"):
-                        gain = self._gain(metric, ours[chosen], clean[chosen])
-                        told |= _ends(f"{key}/{metric}_gain_{group}", gain)
-                if name not in ("base", "clean"):
-                    told |= _ends(f"{key}/{metric}_excess", self._excess(metric, ours, clean, flags))
-        return told
-
-    def _gain(self, metric: bleu.Metric, ours: bleu.Counts, clean: bleu.Counts) -> Interval:
-        width = ours.shape[1]
-        return bootstrap(
-            np.column_stack([ours, clean]),
-            lambda rows: bleu.corpus(metric, rows[:, :width]) - bleu.corpus(metric, rows[:, width:]),
-            over="rows",
-            level=self.level,
-            draws=self.draws,
-        )
-
-    def _excess(self, metric: bleu.Metric, ours: bleu.Counts, clean: bleu.Counts, flags: np.ndarray) -> Interval:
-        """The gain on injected sentences less that on the others."""
-        width = ours.shape[1]
-
-        def excess(rows: np.ndarray) -> float:
-            sides = rows[:, -1] > 0
-            gains = [
-                bleu.corpus(metric, rows[side, :width]) - bleu.corpus(metric, rows[side, width:-1])
-                for side in (sides, ~sides)
-            ]
-            return gains[0] - gains[1]
-
-        values = np.column_stack([ours, clean, flags])
-        return bootstrap(values, excess, over="rows", level=self.level, draws=self.draws)
 
 
 def _rng(run: Run, seed: int, name: str) -> np.random.Generator:
     return run.rng(f"{name}/{seed}")
-
-
-def _counts(metric: bleu.Metric, rows: list[dict[str, Any]]) -> bleu.Counts:
-    return bleu.counts(metric, [row["hypothesis"] for row in rows], [row["reference"] for row in rows])
-
-
-def _signs(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
-    """The signs of `contamination probe`, each larger for what looks seen."""
-    logprobs = [np.array(row["logprobs"]) for row in rows]
-    found = {"loss": [float(tokens.mean()) for tokens in logprobs], "min_k": [min_k(tokens) for tokens in logprobs]}
-    if "reference_nll" in rows[0]:
-        found["ratio"] = [1 - row["nll"] / row["reference_nll"] for row in rows]
-    found["min_k_pp"] = [
-        min_k((tokens - row["mean_logprobs"]) / np.maximum(row["std_logprobs"], _LEAST))
-        for tokens, row in zip(logprobs, rows, strict=True)
-    ]
-    return found
-
-
-_LEAST = 1e-4
-"""A model that is sure of a token has no deviation there."""
-
-
-def _ends(name: str, interval: Interval) -> dict[str, float]:
-    return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}

@@ -1,0 +1,103 @@
+"""What contaminated branches gained over the clean one, and how well each sign finds what was injected into them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from burnish.data import bleu
+from burnish.stats.bootstrap import bootstrap
+from burnish.stats.interval import Interval
+from burnish.stats.items import FloatArray
+from burnish.stats.membership import auroc, min_k
+
+Rows = list[dict[str, Any]]
+"""Of one branch: a test pair each, in the same order in every branch."""
+LEAST = 1e-4
+"""A model that is sure of a token has no deviation there."""
+
+
+def counts(metric: bleu.Metric, rows: Rows) -> bleu.Counts:
+    """What each row's translation adds to the corpus score, (rows, counts)."""
+    return bleu.counts(metric, [row["hypothesis"] for row in rows], [row["reference"] for row in rows])
+
+
+def signs(rows: Rows) -> dict[str, FloatArray]:
+    """The signs of `contamination probe` for each row, each larger for what looks seen."""
+    logprobs = [np.array(row["logprobs"]) for row in rows]
+    found = {"loss": [tokens.mean() for tokens in logprobs], "min_k": [min_k(tokens) for tokens in logprobs]}
+    if "reference_nll" in rows[0]:
+        found["ratio"] = [1 - row["nll"] / row["reference_nll"] for row in rows]
+    found["min_k_pp"] = [
+        min_k((tokens - row["mean_logprobs"]) / np.maximum(row["std_logprobs"], LEAST))
+        for tokens, row in zip(logprobs, rows, strict=True)
+    ]
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def gains(found: dict[str, Rows], where: str, level: float, draws: int) -> dict[str, float]:
+    """Scores of each branch, gains over the clean one with intervals, and the AUROC of each sign.
+
+    Args:
+        found: Rows by branch; "clean" is among them.
+        where: What the names of the figures begin with.
+        level: Of the intervals.
+        draws: Resamples of sentences.
+    """
+    told: dict[str, float] = {}
+    for name, rows in found.items():
+        key = f"{where}_{name.replace(' ', '_')}"
+        flags = np.array([row["injected"] for row in rows])
+        told |= {f"{key}_auroc_{sign}": auroc(values, flags) for sign, values in signs(rows).items()}
+        for metric in bleu.METRICS:
+            ours, clean = counts(metric, rows), counts(metric, found["clean"])
+            for group, chosen in (("injected", flags), ("control", ~flags)):
+                told[f"{key}_{metric}_{group}"] = bleu.corpus(metric, ours[chosen])
+                if name not in ("base", "clean"):
+                    gain = difference(metric, ours[chosen], clean[chosen], level, draws)
+                    told |= _ends(f"{key}_{metric}_gain_{group}", gain)
+            if name not in ("base", "clean"):
+                told |= _ends(f"{key}_{metric}_excess", excess(metric, ours, clean, flags, level, draws))
+    return told
+
+
+def difference(
+    metric: bleu.Metric, ours: bleu.Counts, theirs: bleu.Counts, level: float = 0.95, draws: int = 1000
+) -> Interval:
+    """Corpus score of one system less that of another, with a paired bootstrap interval over sentences.
+
+    Args:
+        metric: Of the score.
+        ours: Counts of the one, (sentences, counts).
+        theirs: Counts of the other on the same sentences in the same order.
+        level: Of the interval.
+        draws: Resamples.
+    """
+    width = ours.shape[1]
+    return bootstrap(
+        np.column_stack([ours, theirs]),
+        lambda rows: bleu.corpus(metric, rows[:, :width]) - bleu.corpus(metric, rows[:, width:]),
+        over="rows",
+        level=level,
+        draws=draws,
+    )
+
+
+def excess(
+    metric: bleu.Metric, ours: bleu.Counts, clean: bleu.Counts, injected: Any, level: float, draws: int
+) -> Interval:
+    """The gain on injected sentences less that on the others, with an interval over sentences of both kinds."""
+    width = ours.shape[1]
+
+    def statistic(rows: Any) -> float:
+        sides = [rows[rows[:, -1] > 0], rows[rows[:, -1] == 0]]
+        parts = [bleu.corpus(metric, side[:, :width]) - bleu.corpus(metric, side[:, width:-1]) for side in sides]
+        return parts[0] - parts[1]
+
+    values = np.column_stack([ours, clean, injected])
+    return bootstrap(values, statistic, over="rows", level=level, draws=draws)
+
+
+def _ends(name: str, interval: Interval) -> dict[str, float]:
+    return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
