@@ -64,12 +64,15 @@ METHODS: dict[str, str] = {
     "contamination inject": "burnish.evaluate.contamination.inject:ContaminationInject",
     "contamination measure": "burnish.evaluate.contamination.measure:ContaminationMeasure",
     "contamination scan": "burnish.evaluate.contamination.scan:ContaminationScan",
+    "contamination score": "burnish.evaluate.contamination.score:ContaminationScore",
     "contamination probe": "burnish.evaluate.contamination.probe:ContaminationProbe",
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 
 BASELINES = frozenset({"rtn", "gptq", "smoothquant", "quarot", "devai precheck", "specialist copy"})
-TOOLS = frozenset({"divergence", "reload", "specialist rank", "contamination scan", "contamination probe"})
+TOOLS = frozenset(
+    {"divergence", "reload", "specialist rank", "contamination scan", "contamination score", "contamination probe"}
+)
 
 CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from burnish.core.errors import BadInput
-from burnish.data.overlap import read_lines
+from burnish.data.lines import read_side
 
 Mode = Literal["source", "target", "both"]
 Position = Literal["early", "late", "uniform"]
@@ -18,12 +18,12 @@ Pair = tuple[str, str]
 
 
 def read_pairs(source: Path, target: Path) -> list[Pair]:
-    """The lines of two files, side by side.
+    """The lines of two files, side by side (JSON lines may be given twice).
 
     Raises:
         BadInput: they are of different length, empty, or cannot be read.
     """
-    left, right = list(read_lines(source)), list(read_lines(target))
+    left, right = list(read_side(source, "source")), list(read_side(target, "target"))
     if len(left) != len(right) or not left:
         raise BadInput(f"{source} has {len(left)} lines and {target} {len(right)}", "give two sides, line by line")
     return list(zip(left, right, strict=True))

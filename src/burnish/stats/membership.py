@@ -18,6 +18,8 @@ from burnish.stats.checks import count_faults
 from burnish.stats.interval import Interval
 from burnish.stats.items import FloatArray
 
+_LEAST_DEVIATION = 1e-4
+
 
 def min_k(values: ArrayLike, share: float = 0.2) -> float:
     """The mean of the lowest `share` of a text's token values, at least one of them.
@@ -33,6 +35,23 @@ def min_k(values: ArrayLike, share: float = 0.2) -> float:
     if tokens.ndim != 1 or not len(tokens) or not np.isfinite(tokens).all():
         raise BadInput("a text has no tokens, or one whose value is no number", "leave out empty texts")
     return float(tokens[: max(1, int(len(tokens) * share))].mean())
+
+
+def min_k_plus_plus(logprobs: ArrayLike, means: ArrayLike, deviations: ArrayLike, share: float = 0.2) -> float:
+    """Min-K%++ (Zhang et al. 2025): the mean of the lowest `share` of (log p - mean) / deviation.
+
+    Mean and deviation are those of log p over the vocabulary under the model's own distribution at that place, so that the
+    mean is minus its entropy. Where a model is sure of what comes the deviation vanishes, and with it what the token tells:
+    it is taken for at least 1e-4.
+
+    Args:
+        logprobs: (tokens,).
+        means: (tokens,).
+        deviations: (tokens,), at least 0.
+        share: In (0, 1].
+    """
+    spread = np.maximum(np.asarray(deviations, dtype=float), _LEAST_DEVIATION)
+    return min_k((np.asarray(logprobs, dtype=float) - np.asarray(means, dtype=float)) / spread, share)
 
 
 def auroc(scores: ArrayLike, members: ArrayLike) -> float:

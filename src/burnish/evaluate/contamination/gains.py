@@ -10,12 +10,10 @@ from burnish.data import bleu
 from burnish.stats.bootstrap import bootstrap
 from burnish.stats.interval import Interval
 from burnish.stats.items import FloatArray
-from burnish.stats.membership import auroc, min_k
+from burnish.stats.membership import auroc, min_k, min_k_plus_plus
 
 Rows = list[dict[str, Any]]
 """Of one branch: a test pair each, in the same order in every branch."""
-LEAST = 1e-4
-"""A model that is sure of a token has no deviation there."""
 
 
 def counts(metric: bleu.Metric, rows: Rows) -> bleu.Counts:
@@ -30,7 +28,7 @@ def signs(rows: Rows) -> dict[str, FloatArray]:
     if "reference_nll" in rows[0]:
         found["ratio"] = [1 - row["nll"] / row["reference_nll"] for row in rows]
     found["min_k_pp"] = [
-        min_k((tokens - row["mean_logprobs"]) / np.maximum(row["std_logprobs"], LEAST))
+        min_k_plus_plus(tokens, row["mean_logprobs"], row["std_logprobs"])
         for tokens, row in zip(logprobs, rows, strict=True)
     ]
     return {name: np.array(values) for name, values in found.items()}
