@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from burnish import catalogue, claims
+from burnish.cli.commands import arguments
 from burnish.core.claim import Evidence
 from burnish.core.errors import Unsupported
 from burnish.core.method import Method
@@ -20,9 +21,9 @@ def method_page(name: str) -> str:
     """One method: what it is, how it works, its settings, its goods, its paper."""
     cls = catalogue.load(name)
     goods = cls.goods()
-    first, flags = goods[0], "".join(f" --{good.name} …" for good in goods[1:] if good.required)
+    given = " ".join(good.name.upper() for good in arguments(cls))
     lines = [f"# {name}", "", (cls.__doc__ or "").strip().splitlines()[0], ""]
-    lines += ["```console", f"$ {_command(_verb(name), name, cls, first.name.upper() + flags)}", "```", ""]
+    lines += ["```console", f"$ {_command(_verb(name), name, cls, given)}", "```", ""]
     lines += [(sys.modules[cls.__module__].__doc__ or "").strip(), "", "## Settings", ""]
     lines += ["| setting | default | what it is |", "|---|---|---|"]
     for field_name, field in cls.model_fields.items():

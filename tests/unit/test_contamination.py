@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from burnish.core.errors import BadInput, MissingExtra
 from burnish.core.run import Run
-from burnish.data.lines import read_lines
+from burnish.data.lines import read_lines, read_side
 from burnish.data.overlap import NgramIndex, overlap, words
 from burnish.data.scores import Scores
 from burnish.evaluate.contamination.inject import ContaminationInject

@@ -3,8 +3,8 @@
 ## What is compared
 
 Models of two sizes are trained from nothing on Multi30k's English-German captions, twice, each time with other pairs, places
-and first weights. From each base fork four branches that read the same further pairs: clean, and with 100 test pairs laid in
-eight times each, evenly spread: only their sources, only their targets, or both. All translate the injected sentences and 300
+and first weights. From each base fork four branches that read the same further pairs: clean, and with 200 test pairs laid in
+eight times each, evenly spread: only their sources, only their targets, or both. All translate the injected sentences and 200
 others of the same test set. A branch's gain is its BLEU less that of the clean branch; per sentence it is the jackknife share
 of that difference (`burnish.data.bleu.shares`), so that sentences can be paired.
 
@@ -305,13 +305,13 @@ CLAIM = ContaminationClaim(
                 "copies": [COPIES],
                 "pairs": 20,
                 "control": 40,
-                "base_pairs": 900,
+                "base_pairs": 800,
                 "branch_pairs": 200,
                 "vocabulary": 512,
                 "length": 64,
                 "draws": 200,
             },
-            made=1200,
+            made=1100,
         ),
     },
     needs_data="Multi30k's English-German captions (github.com/multi30k/dataset, data/task1/raw), in the folder multi30k of "

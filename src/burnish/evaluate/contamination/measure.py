@@ -83,13 +83,13 @@ class ContaminationMeasure(Evaluation):
     """Where in the further training they lie; a branch for each."""
     window: Annotated[float, Field(gt=0, le=1)] = 0.25
     """The part of the further training that is early, or late."""
-    pairs: Annotated[int, Field(ge=2)] = 100
+    pairs: Annotated[int, Field(ge=2)] = 200
     """Test pairs that are injected."""
-    control: Annotated[int, Field(ge=-1)] = 300
+    control: Annotated[int, Field(ge=-1)] = 200
     """Other test pairs to compare them with; -1 for all others."""
-    base_pairs: Annotated[int, Field(ge=1)] = 12_000
+    base_pairs: Annotated[int, Field(ge=1)] = 9_000
     """Training pairs of the base."""
-    branch_pairs: Annotated[int, Field(ge=1)] = 2_400
+    branch_pairs: Annotated[int, Field(ge=1)] = 1_800
     """Training pairs of each branch: a fifth of the base's, so that branching saves most of the work (as in the paper)."""
     template: str = "{source}\t{target}"
     """The text of a pair; the target comes last."""
