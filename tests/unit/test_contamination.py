@@ -169,7 +169,7 @@ def test_right_answers_are_compared_by_posteriors_epochs_averaged_and_gaps_in_sc
 
 
 def test_scripts_without_blanks_are_scanned_by_character(tmp_path: Path) -> None:
-    assert words("我们在这里 test２号") == ["我", "们", "在", "这", "里", "test２号"]
+    assert words("我们在这里 test２号") == ["我", "们", "在", "这", "里", "test２", "号"]
     assert words("e\u0301te\u0301") == words("\u00e9t\u00e9") == ["\u00e9t\u00e9"]
     test = text(tmp_path / "test", ["两只狗在雪地里奔跑着玩耍", "一个女人在厨房里做饭并唱歌"])
     train = text(tmp_path / "train", ["昨天两只狗在雪地里奔跑着。", "完全不同的一句话"])
@@ -183,7 +183,7 @@ def test_the_share_of_a_line_that_stands_in_training_can_be_asked_for(tmp_path: 
     train = text(tmp_path / "train", [f"so {BASE}", "x"])
     run = Run.scratch()
     rows = ContaminationScan(min_share=0.7)(test, train, run=run).rows()
-    assert [row["source_share"] for row in rows] == [1.0, pytest.approx(10 / 21)]
+    assert [row["source_share"] for row in rows] == [1.0, 0.5]
     assert [row["source_ngram"] for row in rows] == [True, True]
     assert [row["dirty"] for row in rows] == [True, False]
     assert (run.metrics["mostly_source"], run.metrics["ngram_source"], run.metrics["kept_source"]) == (1, 2, 1)
