@@ -132,6 +132,14 @@ def test_each_side_is_scanned_on_its_own(tmp_path: Path) -> None:
     assert [row["dirty"] for row in rows] == [True, False, True, True]
     assert run.metrics["ngram_source"] == run.metrics["ngram_target"] == run.metrics["exact_source"] == 1
     assert run.metrics["ngram_both"] == run.metrics["kept_both"] == 0
+    hits = [line.split("\t") for line in read_lines(run.artifact / "hits.tsv")]
+    assert hits[0][:4] == ["kept", "side", "line", "by"]
+    assert [hit[1:4] for hit in hits[1:]] == [
+        ["source", "3", "exact"],
+        ["source", "0", "ngram"],
+        ["target", "2", "ngram"],
+    ]
+    assert hits[2][6:] == ["one two three four five six seven eight", BASE]
     assert rows[0]["source_match"] == "one two three four five six seven eight"
 
 
@@ -182,7 +190,7 @@ def test_the_share_of_a_line_that_stands_in_training_can_be_asked_for(tmp_path: 
     test = text(tmp_path / "test", [BASE, f"{BASE} and much more that nobody wrote before this line came"])
     train = text(tmp_path / "train", [f"so {BASE}", "x"])
     run = Run.scratch()
-    rows = ContaminationScan(min_share=0.7)(test, train, run=run).rows()
+    rows = ContaminationScan(min_share=0.7, min_idf=0)(test, train, run=run).rows()
     assert [row["source_share"] for row in rows] == [1.0, 0.5]
     assert [row["source_ngram"] for row in rows] == [True, True]
     assert [row["dirty"] for row in rows] == [True, False]

@@ -227,11 +227,11 @@ def _criteria(seeds: int) -> tuple[Criterion, ...]:
             found.append(_more(f"both > {other}, seed {seed}", text, f"{other}, {LARGE}", cell))
         text = f"Seed {seed}: both sides add more BLEU in the larger model than in the smaller."
         found.append(_more(f"large > small, seed {seed}", text, f"both, {SMALL}", cell))
-        text = f"Seed {seed}: the probe tells injected pairs from others with an AUROC above {FOUND:g}."
+        text = f"Seed {seed}: the probe tells injected pairs from others with an AUROC above {FOUND:g} (chance is 0.5)."
         found.append(_probe(f"probe finds, seed {seed}", text, "both", "above", FOUND - 0.5, {"seed": seed}))
     sides: tuple[tuple[Literal["above", "below"], float], ...] = (("above", -BLIND), ("below", BLIND))
     for side, margin in sides:
-        text = f"On the clean base the probe's AUROC is {side} {0.5 + margin:g}."
+        text = f"On the clean base the probe's AUROC is {side} {0.5 + margin:g} (chance is 0.5)."
         found.append(_probe(f"probe blind on clean, {side}", text, "base", side, margin, {}))
     return tuple(found)
 

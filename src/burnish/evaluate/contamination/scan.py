@@ -52,6 +52,7 @@ import numpy as np
 from pydantic import Field
 
 from burnish.core.errors import BadInput
+from burnish.core.files import write_text
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Evaluation
 from burnish.data.lines import Side, read_side
@@ -60,6 +61,7 @@ from burnish.data.scores import Scores
 from burnish.stats.auto import choose
 
 SIDES: tuple[Side, ...] = ("source", "target")
+HITS = "hits.tsv"
 MOSTLY = 0.7
 """Share of a line's words in n-grams of the training text from which it mostly stands there; the usual threshold."""
 
@@ -96,7 +98,7 @@ class ContaminationScan(Evaluation):
             test_target: The test set's target side, line by line.
             train_target: The training data's target side.
             scores: Measures of the test's lines; their item_id is the line's number, from 0.
-            run: Where figures go.
+            run: Where figures go; its artifact holds hits.tsv, a line for every hit, the rarest n-grams first.
 
         Returns:
             A row a test line: item_id, model (the training file), and for each side exact, ngram, near, kept (after the cut)
@@ -128,7 +130,9 @@ class ContaminationScan(Evaluation):
             raise BadInput(f"the training sides have {' and '.join(map(str, training.values()))} lines", "give pairs")
         rows = [self._row(number, Path(train).name, found) for number in range(count)]
         run.items(rows)
-        run.metric(lines=count, training_lines=training["source"], most_lines_of_an_ngram=most, **_counts(found))
+        run.metric(lines=count, training_lines=training["source"], **_counts(found, self.near is not None))
+        run.metric(most_lines_of_an_ngram=most)
+        write_text(run.artifact / HITS, _hits(rows, lines))
         if scores is not None:
             run.metric(**self._difference(scores, rows))
         return Scores.of(rows)
@@ -195,6 +199,23 @@ def _by_line(rows: list[dict[str, Any]], measure: str) -> dict[str, tuple[float,
     return {line: (float(np.mean(values)), clusters[line]) for line, values in found.items()}
 
 
+def _hits(rows: list[dict[str, Any]], lines: Mapping[Side, list[str]]) -> str:
+    """Every hit in a table for people: those that are kept first, and of them the rarest n-grams."""
+    found = []
+    for number, row in enumerate(rows):
+        for side in lines:
+            ways = [way for way in ("exact", "ngram", "near") if row.get(f"{side}_{way}")]
+            if ways:
+                kept = row[f"{side}_kept"]
+                figures = (row[f"{side}_test_lines"], row[f"{side}_train_lines"])
+                cells = ("yes" if kept else "no", side, number, "+".join(ways), *figures)
+                texts = (row[f"{side}_match"], lines[side][number].replace("\t", " "))
+                found.append(((not kept, figures[0], number), (*cells, *texts)))
+    head = ("kept", "side", "line", "by", "test lines with it", "training lines with it", "n-gram", "test line")
+    table = [head, *(cells for _, cells in sorted(found, key=lambda hit: hit[0]))]
+    return "".join("\t".join(map(str, cells)) + "\n" for cells in table)
+
+
 def _measures(scores: Scores) -> list[str]:
     import pyarrow.types as kinds
 
@@ -208,12 +229,12 @@ def _measures(scores: Scores) -> list[str]:
     ]
 
 
-def _counts(found: Mapping[Side, Overlap]) -> dict[str, int]:
+def _counts(found: Mapping[Side, Overlap], near: bool) -> dict[str, int]:
     told: dict[str, int] = {}
-    told |= {f"mostly_{side}": int((part.share >= MOSTLY).sum()) for side, part in found.items()}
-    for name in ("exact", "ngram", "near", "kept_ngram", "kept", "short"):
+    for name in ("kept", "ngram", "exact", *(["near"] if near else []), "kept_ngram", "short"):
         parts = {side: getattr(part, name) for side, part in found.items()}
         told |= {f"{name}_{side}": int(flags.sum()) for side, flags in parts.items()}
         if len(parts) == 2 and name != "short":
             told[f"{name}_both"] = int((parts["source"] & parts["target"]).sum())
+    told |= {f"mostly_{side}": int((part.share >= MOSTLY).sum()) for side, part in found.items()}
     return told
