@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import Any
 
@@ -243,13 +244,16 @@ def test_every_branch_is_trained_once_and_stands_beside_the_clean_one(
     assert all(int(row["item_id"]) < 30 for row in rows)  # the last two stand in the training data
     by_branch = {name: [row for row in rows if row["branch"] == name] for name in {row["branch"] for row in rows}}
     assert [r["reference_nll"] for r in by_branch["both x2 uniform"]] == [r["nll"] for r in by_branch["clean"]]
+    told = json.loads((run.artifact / "gains.json").read_text())
     for group, flag in (("injected", True), ("control", False)):
         shares = [row["chrf"] for row in by_branch["clean"] if row["injected"] == flag]
-        assert np.mean(shares) == pytest.approx(run.metrics[f"30k_seed0_clean_chrf_{group}"], abs=5)
-    low, gain, high = (
-        run.metrics[f"30k_seed0_both_x2_uniform_chrf_gain_injected{end}"] for end in ("_low", "", "_high")
+        assert np.mean(shares) == pytest.approx(told["30k, seed 0, clean"][f"chrf_{group}"], abs=5)
+    both = told["30k, seed 0, both x2 uniform"]
+    assert both["chrf_gain_injected"][0] == pytest.approx(
+        both["chrf_injected"] - told["30k, seed 0, clean"]["chrf_injected"]
     )
-    assert low <= gain <= high
+    assert run.metrics["BLEU gained, 30k, both x2 uniform"] == pytest.approx(both["bleu_gain_injected"][0])
+    assert len(run.metrics["gains"]) == 4
 
 
 def test_what_cannot_be_measured_is_refused(files: list[Path]) -> None:

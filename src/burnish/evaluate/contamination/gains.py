@@ -34,30 +34,66 @@ def signs(rows: Rows) -> dict[str, FloatArray]:
     return {name: np.array(values) for name, values in found.items()}
 
 
-def gains(found: dict[str, Rows], where: str, level: float, draws: int) -> dict[str, float]:
+def gains(found: dict[str, Rows], where: str, level: float, draws: int) -> dict[str, dict[str, Any]]:
     """Scores of each branch, gains over the clean one with intervals, and the AUROC of each sign.
 
     Args:
         found: Rows by branch; "clean" is among them.
-        where: What the names of the figures begin with.
+        where: Which size and seed.
         level: Of the intervals.
         draws: Resamples of sentences.
+
+    Returns:
+        For each branch, by "<where>, <branch>": auroc_<sign>; <metric>_injected and <metric>_control; and of contaminated ones
+        <metric>_gain_injected, <metric>_gain_control and <metric>_excess as [estimate, low, high].
     """
-    told: dict[str, float] = {}
+    told: dict[str, dict[str, Any]] = {}
     for name, rows in found.items():
-        key = f"{where}_{name.replace(' ', '_')}"
         flags = np.array([row["injected"] for row in rows])
-        told |= {f"{key}_auroc_{sign}": auroc(values, flags) for sign, values in signs(rows).items()}
+        own: dict[str, Any] = {f"auroc_{sign}": auroc(values, flags) for sign, values in signs(rows).items()}
         for metric in bleu.METRICS:
             ours, clean = counts(metric, rows), counts(metric, found["clean"])
             for group, chosen in (("injected", flags), ("control", ~flags)):
-                told[f"{key}_{metric}_{group}"] = bleu.corpus(metric, ours[chosen])
+                own[f"{metric}_{group}"] = bleu.corpus(metric, ours[chosen])
                 if name not in ("base", "clean"):
                     gain = difference(metric, ours[chosen], clean[chosen], level, draws)
-                    told |= _ends(f"{key}_{metric}_gain_{group}", gain)
+                    own[f"{metric}_gain_{group}"] = _ends(gain)
             if name not in ("base", "clean"):
-                told |= _ends(f"{key}_{metric}_excess", excess(metric, ours, clean, flags, level, draws))
+                own[f"{metric}_excess"] = _ends(excess(metric, ours, clean, flags, level, draws))
+        told[f"{where}, {name}"] = own
     return told
+
+
+def headlines(told: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """BLEU gained on injected sentences by each contaminated branch of each size: the mean over seeds."""
+    groups: dict[str, list[float]] = {}
+    for name, own in told.items():
+        size, _, branch = name.split(", ")
+        if "bleu_gain_injected" in own:
+            groups.setdefault(f"BLEU gained, {size}, {branch}", []).append(own["bleu_gain_injected"][0])
+    return {name: float(np.mean(values)) for name, values in groups.items()}
+
+
+def sentences(told: dict[str, dict[str, Any]]) -> list[str]:
+    """What was found, a line a branch."""
+    lines = []
+    for name, own in told.items():
+        auc = f"AUROC of Min-K%++ {own['auroc_min_k_pp']:.2f}, of the loss {own['auroc_loss']:.2f}"
+        scores = f"BLEU {own['bleu_injected']:.1f} on the injected and {own['bleu_control']:.1f} on the other sentences"
+        if "bleu_excess" in own:
+            parts = [
+                f"{said} {value:+.1f} [{low:.1f}, {high:.1f}]"
+                for said, key in (
+                    ("gained", "bleu_gain_injected"),
+                    ("on the others", "bleu_gain_control"),
+                    ("excess", "bleu_excess"),
+                    ("chrF gained", "chrf_gain_injected"),
+                )
+                for value, low, high in [own[key]]
+            ]
+            scores = f"{scores}; {', '.join(parts)}"
+        lines.append(f"{name}: {scores}; {auc}")
+    return lines
 
 
 def difference(
@@ -97,5 +133,5 @@ def excess(
     return bootstrap(values, statistic, over="rows", level=level, draws=draws)
 
 
-def _ends(name: str, interval: Interval) -> dict[str, float]:
-    return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
+def _ends(interval: Interval) -> list[float]:
+    return [interval.estimate, interval.low, interval.high]
