@@ -40,7 +40,7 @@ $(VENV)/.models: pyproject.toml constraints.txt $(VENV)/.torch
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.torch
-	$(PIP) -e ".[models,dev,cluster,workspaces,overlap,ppi]"
+	$(PIP) -e ".[models,dev,cluster,workspaces,overlap,ppi,translation]"
 	touch $@ $(VENV)/.models
 
 clean:

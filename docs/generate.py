@@ -7,24 +7,29 @@ import sys
 from pathlib import Path
 
 from burnish import catalogue, claims
+from burnish.cli.commands import arguments
 from burnish.core.claim import Evidence
 from burnish.core.errors import Unsupported
-from burnish.core.method import Method
+from burnish.core.method import Good, Method
 from burnish.models.export import FORMATS, check_export
 
 DOCS = Path(__file__).parent
 CONFIG = DOCS.parent / "mkdocs.yml"
 
 
+def _spoken(good: Good) -> str:
+    """How a positional argument is written."""
+    many = good.kind in catalogue.GOODS and catalogue.GOODS[good.kind].many
+    return good.name.upper() + ("..." if many else "")
+
+
 def method_page(name: str) -> str:
     """One method: what it is, how it works, its settings, its goods, its paper."""
     cls = catalogue.load(name)
     goods = cls.goods()
-    first, flags = goods[0], "".join(f" --{good.name} …" for good in goods[1:] if good.required)
-    many = first.kind in catalogue.GOODS and catalogue.GOODS[first.kind].many
-    spoken = first.name.upper() + ("..." if many else "") + flags
+    given = " ".join(_spoken(good) for good in arguments(cls))
     lines = [f"# {name}", "", (cls.__doc__ or "").strip().splitlines()[0], ""]
-    lines += ["```console", f"$ {_command(_verb(name), name, cls, spoken)}", "```", ""]
+    lines += ["```console", f"$ {_command(_verb(name), name, cls, given)}", "```", ""]
     lines += [(sys.modules[cls.__module__].__doc__ or "").strip(), "", "## Settings", ""]
     lines += ["| setting | default | what it is |", "|---|---|---|"]
     for field_name, field in cls.model_fields.items():

@@ -65,13 +65,17 @@ METHODS: dict[str, str] = {
     "specialist judge": "burnish.evaluate.specialist.judge:SpecialistJudge",
     "specialist rank": "burnish.evaluate.specialist.rank:SpecialistRank",
     "contamination inject": "burnish.evaluate.contamination.inject:ContaminationInject",
+    "contamination measure": "burnish.evaluate.contamination.measure:ContaminationMeasure",
     "contamination scan": "burnish.evaluate.contamination.scan:ContaminationScan",
+    "contamination score": "burnish.evaluate.contamination.score:ContaminationScore",
     "contamination probe": "burnish.evaluate.contamination.probe:ContaminationProbe",
 }
 """Name, as users type it (one word, or two as in "arena curate"), to module and class."""
 
 BASELINES = frozenset({"rtn", "gptq", "gptaq", "awq", "smoothquant", "quarot", "devai precheck", "specialist copy"})
-TOOLS = frozenset({"divergence", "reload", "specialist rank", "contamination scan", "contamination probe"})
+TOOLS = frozenset(
+    {"divergence", "reload", "specialist rank", "contamination scan", "contamination score", "contamination probe"}
+)
 
 CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",
@@ -80,6 +84,7 @@ CLAIMS: dict[str, str] = {
     "arena": "burnish.claims.arena:CLAIM",
     "specialist-copy": "burnish.claims.specialist_copy:CLAIM",
     "specialist": "burnish.claims.specialist:CLAIM",
+    "contamination": "burnish.claims.contamination:CLAIM",
 }
 """Name to the claim."""
 

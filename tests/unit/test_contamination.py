@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 
 from burnish.core.errors import BadInput, MissingExtra
 from burnish.core.run import Run
-from burnish.data.overlap import NgramIndex, overlap, read_lines, words
+from burnish.data.lines import read_lines, read_side
+from burnish.data.overlap import NgramIndex, overlap, words
 from burnish.data.scores import Scores
 from burnish.evaluate.contamination.inject import ContaminationInject
 from burnish.evaluate.contamination.probe import ContaminationProbe
 from burnish.evaluate.contamination.scan import ContaminationScan
-from burnish.stats.membership import auroc, exchangeability, min_k
+from burnish.stats.membership import auroc, auroc_shares, exchangeability, min_k, min_k_plus_plus
 
 DATA = Path(os.environ.get("BURNISH_DATA", "")) / "monoattn"
 needs_data = pytest.mark.skipif(
@@ -131,6 +132,14 @@ def test_each_side_is_scanned_on_its_own(tmp_path: Path) -> None:
     assert [row["dirty"] for row in rows] == [True, False, True, True]
     assert run.metrics["ngram_source"] == run.metrics["ngram_target"] == run.metrics["exact_source"] == 1
     assert run.metrics["ngram_both"] == run.metrics["kept_both"] == 0
+    hits = [line.split("\t") for line in read_lines(run.artifact / "hits.tsv")]
+    assert hits[0][:4] == ["kept", "side", "line", "by"]
+    assert [hit[1:4] for hit in hits[1:]] == [
+        ["source", "3", "exact"],
+        ["source", "0", "ngram"],
+        ["target", "2", "ngram"],
+    ]
+    assert hits[2][6:] == ["one two three four five six seven eight", BASE]
     assert rows[0]["source_match"] == "one two three four five six seven eight"
 
 
@@ -143,8 +152,68 @@ def test_scores_of_dirty_and_clean_lines_are_compared(tmp_path: Path) -> None:
     ContaminationScan(min_idf=0)(test, train, scores=Scores.of(rows), run=run)
     assert run.metrics["bleu_m_gap"] == pytest.approx(50, abs=1)
     assert run.metrics["bleu_m_gap_low"] < 50 < run.metrics["bleu_m_gap_high"]
+    assert run.metrics["bleu_m_gap_method"] == "welch-t"
+    assert (run.metrics["bleu_m_dirty_lines"], run.metrics["bleu_m_clean_lines"]) == (20, 80)
     with pytest.raises(BadInput, match="no test line"):
         ContaminationScan()(test, train, scores=Scores.of([{"item_id": "100", "model": "m", "bleu": 1.0}]))
+
+
+def test_right_answers_are_compared_by_posteriors_epochs_averaged_and_gaps_in_scores_left_out(tmp_path: Path) -> None:
+    test = text(tmp_path / "test", [f"{BASE} {i}" if i < 3 else f"clean{i}" for i in range(40)])
+    train = text(tmp_path / "train", [f"{BASE} {i}" for i in range(3)])
+    rows = [{"item_id": str(i), "model": "m", "right": float(i < 20), "epoch": e} for i in range(40) for e in (0, 1)]
+    rows += [
+        {"item_id": "39", "model": "none", "right": 1.0, "epoch": 0},
+        {"item_id": "38", "model": "none", "right": None, "epoch": 0},
+    ]
+    run = Run.scratch()
+    ContaminationScan(min_idf=0)(test, train, scores=Scores.of(rows), run=run)
+    assert run.metrics["right_m_gap_method"] == "beta"
+    assert run.metrics["right_m_gap"] == pytest.approx(1 - 17 / 37)
+    assert run.metrics["right_m_dirty_lines"] == 3
+    assert run.metrics["right_none_dirty"] is None
+    assert (run.metrics["right_none_clean"], run.metrics["right_none_clean_lines"]) == (1.0, 1)
+    assert "two lines of each kind" in run.metrics["right_none_gap_note"]
+
+
+def test_scripts_without_blanks_are_scanned_by_character(tmp_path: Path) -> None:
+    assert words("我们在这里 test２号") == ["我", "们", "在", "这", "里", "test２", "号"]
+    assert words("e\u0301te\u0301") == words("\u00e9t\u00e9") == ["\u00e9t\u00e9"]
+    test = text(tmp_path / "test", ["两只狗在雪地里奔跑着玩耍", "一个女人在厨房里做饭并唱歌"])
+    train = text(tmp_path / "train", ["昨天两只狗在雪地里奔跑着。", "完全不同的一句话"])
+    rows = ContaminationScan()(test, train).rows()
+    assert [row["source_ngram"] for row in rows] == [True, False]
+    assert not any(row["source_short"] for row in rows)
+
+
+def test_the_share_of_a_line_that_stands_in_training_can_be_asked_for(tmp_path: Path) -> None:
+    test = text(tmp_path / "test", [BASE, f"{BASE} and much more that nobody wrote before this line came"])
+    train = text(tmp_path / "train", [f"so {BASE}", "x"])
+    run = Run.scratch()
+    rows = ContaminationScan(min_share=0.7, min_idf=0)(test, train, run=run).rows()
+    assert [row["source_share"] for row in rows] == [1.0, 0.5]
+    assert [row["source_ngram"] for row in rows] == [True, True]
+    assert [row["dirty"] for row in rows] == [True, False]
+    assert (run.metrics["mostly_source"], run.metrics["ngram_source"], run.metrics["kept_source"]) == (1, 2, 1)
+
+
+def test_what_inject_wrote_can_be_scanned(sides: dict[str, Path], tmp_path: Path) -> None:
+    long = {
+        name: text(tmp_path / f"long.{name}", [f"{line} {BASE}" for line in read_lines(path)])
+        for name, path in sides.items()
+    }
+    long["train"] = sides["train"]
+    long["train_target"] = sides["train_target"]
+    _, manifest, _ = injected(long, tmp_path / "run", pairs=5, mode="target")
+    made = tmp_path / "run" / "artifact" / "contaminated.jsonl"
+    rows = ContaminationScan(n=11, min_idf=0)(long["test"], made, long["test_target"], made).rows()
+    assert [number for number, row in enumerate(rows) if row["target_exact"]] == manifest["test_lines"]
+    assert not any(row["source_exact"] for row in rows)
+    bad = text(tmp_path / "bad.jsonl", ['{"source": 3}'])
+    with pytest.raises(BadInput, match="no text in line 1"):
+        list(read_side(bad, "source"))
+    with pytest.raises(BadInput, match="no JSON object in line 1"):
+        list(read_side(text(tmp_path / "worse.jsonl", ["[1]"]), "source"))
 
 
 def test_wrong_files_are_refused(tmp_path: Path) -> None:
@@ -306,6 +375,25 @@ def test_auroc_is_its_definition(rows: list[tuple[int, bool]]) -> None:
     assert found == pytest.approx(np.mean(pairs)) if pairs else np.isnan(found)
 
 
+def test_a_sure_token_has_no_deviation_and_tells_nothing() -> None:
+    assert min_k_plus_plus([0.0, -3.0], [0.0, -1.0], [0.0, 2.0], 1.0) == -0.5
+    assert min_k_plus_plus([0.0], [0.0], [0.0]) == 0
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=4, max_size=14))
+def test_auroc_shares_are_jackknife_pseudo_values(rows: list[tuple[int, bool]]) -> None:
+    scores, members = [score for score, _ in rows], [member for _, member in rows]
+    if min(sum(members), len(members) - sum(members)) < 2:
+        with pytest.raises(BadInput, match="two texts of each kind"):
+            auroc_shares(scores, members)
+        return
+    n, whole = len(rows), auroc(scores, members)
+    without = [auroc(scores[:i] + scores[i + 1 :], members[:i] + members[i + 1 :]) for i in range(n)]
+    assert auroc_shares(scores, members) == pytest.approx([n * whole - (n - 1) * one for one in without])
+    assert auroc_shares(scores, members).mean() == pytest.approx(whole)
+
+
 def test_exchangeability_is_exact_for_one_shard_and_uniform_without_contamination() -> None:
     assert exchangeability([0.0], [[-1.0] * 19]).p_value == 1 / 20
     assert exchangeability([-1.0], [[-1.0] * 19]).p_value == 1
@@ -342,6 +430,20 @@ def test_signs_tell_seen_sentences_from_others(tmp_path: Path) -> None:
     blind = [{**row, "injected": bool(flag)} for row, flag in zip(rows, labels, strict=True)]
     ContaminationProbe()(Scores.of(blind), run=run)
     assert run.metrics["auroc_loss_low"] < 0.5 < run.metrics["auroc_loss_high"]
+
+
+def test_each_model_is_judged_by_itself_and_one_without_injections_is_not() -> None:
+    rows = [
+        {"item_id": str(i), "model": model, "nll": nll, "completion": nll / 9, "injected": bool(i < 2) and model != "c"}
+        for model, order in (("a", (1.0, 2.0, 3.0, 4.0)), ("b", (4.0, 3.0, 2.0, 1.0)), ("c", (1.0, 1.0, 1.0, 1.0)))
+        for i, nll in enumerate(order)
+        for _ in range(5)
+    ]
+    run = Run.scratch()
+    ContaminationProbe()(Scores.of(rows), run=run)
+    assert (run.metrics["auroc_loss_a"], run.metrics["auroc_loss_b"]) == (1.0, 0.0)
+    assert (run.metrics["auroc_completion_a"], run.metrics["auroc_completion_b"]) == (0.0, 1.0)
+    assert "auroc_loss_c" not in run.metrics
 
 
 def test_shards_are_compared_by_their_order() -> None:

@@ -15,6 +15,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "mesh": ("trimesh",),
     "inspect": ("inspect_ai",),
     "overlap": ("rensa",),
+    "translation": ("sacrebleu",),
     "serve": ("fastapi", "uvicorn", "sse_starlette"),
     "workspaces": (
         "tree_sitter",

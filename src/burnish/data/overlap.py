@@ -7,24 +7,27 @@ proposes; the words of every proposed pair are compared.
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from burnish.core.errors import BadInput
 from burnish.core.extras import require
 
 CHUNK = 50_000
 """Training lines that are looked at at once."""
 _WORD = re.compile(r"\w+")
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+    "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Japanese, Chinese
+)
+_ANY_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 _PERMUTATIONS, _BANDS = 64, 16
 """16 bands of 4: a pair at Jaccard .8 is proposed with probability .9998, one at .7 with .988."""
 _SLACK = 0.25
@@ -36,28 +39,10 @@ Ints = NDArray[np.int64]
 
 
 def words(line: str) -> list[str]:
-    """The words of a line in small letters."""
-    return _WORD.findall(line.lower())
-
-
-def read_lines(path: str | Path) -> Iterator[str]:
-    """The lines of a text, plain or ``.gz``, without their ends; only a line feed ends a line.
-
-    Raises:
-        BadInput: it cannot be read, or is not UTF-8.
-    """
-    path = Path(path)
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    yield line.decode("utf-8").rstrip("\r\n")
-                except UnicodeDecodeError:
-                    raise BadInput(f"{path} is not UTF-8 in line {number}", "convert it to UTF-8") from None
-    except (OSError, EOFError) as error:
-        raise BadInput(
-            f"{path} cannot be read: {error}", "give a text with one sentence a line, plain or .gz"
-        ) from None
+    """The words of a line in small letters; in scripts that put no blanks between words, every character is one."""
+    if line.isascii():
+        return _WORD.findall(line.lower())
+    return _ANY_WORD.findall(unicodedata.normalize("NFC", line).lower())
 
 
 @dataclass(frozen=True)
@@ -68,6 +53,8 @@ class Overlap:
     """The line itself is a training line (blanks at its ends aside)."""
     ngram: Bools
     """One of its n-grams stands in the training text."""
+    share: NDArray[np.float64]
+    """Of its words, the share that lies in an n-gram which stands in the training text."""
     near: Bools
     """A training line has nearly the same words."""
     common: Bools
@@ -83,7 +70,7 @@ class Overlap:
     kept: Bools
     """exact, ngram or near, and not only through boilerplate."""
     kept_ngram: Bools
-    """ngram, and not only through boilerplate."""
+    """ngram, not only through boilerplate, and with the share of its words that is asked for."""
     training: int
     """Training lines that were read."""
 
@@ -151,13 +138,30 @@ class NgramIndex:
         pairs = np.unique(lines * (self.count + 1) + ranks)
         return np.bincount(pairs % (self.count + 1), minlength=self.count + 1)
 
+    def covered(self, hit: Bools) -> NDArray[np.float64]:
+        """The share of each line's words that lie in one of the chosen n-grams, (lines,).
+
+        Args:
+            hit: Which of `places` are chosen.
+        """
+        lines = int(self._line_of[-1]) + 1
+        words = np.bincount(self._line_of, minlength=lines) - 1
+        inside = np.bincount(
+            self._line_of, weights=self._under(self.places[hit])[: len(self._line_of)], minlength=lines
+        )
+        return inside / np.maximum(words, 1)
+
+    def _under(self, places: Ints) -> Bools:
+        """Which words of the flat text lie in an n-gram that begins at one of `places`."""
+        steps = np.zeros(len(self._line_of) + self.n + 1, dtype=np.int64)
+        np.add.at(steps, places, 1)
+        np.add.at(steps, places + self.n, -1)
+        return np.cumsum(steps) > 0
+
     def boilerplate(self, most: int) -> Bools:
         """Which of `places` share a word with an n-gram that occurs in more than `most` lines."""
         frequent = self.places[self.document_frequency[self.ranks] > most]
-        steps = np.zeros(len(self._line_of) + self.n + 1, dtype=np.int64)
-        np.add.at(steps, frequent, 1)
-        np.add.at(steps, frequent + self.n, -1)
-        covered = np.concatenate([[0], np.cumsum(np.cumsum(steps) > 0)])
+        covered = np.concatenate([[0], np.cumsum(self._under(frequent))])
         return covered[self.places + self.n] > covered[self.places]
 
 
@@ -219,7 +223,14 @@ def _meetings(band: NDArray[np.uint64], ordered: NDArray[np.uint64], order: NDAr
     return order[np.repeat(left, counts) + within].astype(np.int64) * len(band) + lines
 
 
-def overlap(test: Sequence[str], train: Iterable[str], n: int, most: int, near: float | None = None) -> Overlap:
+def overlap(
+    test: Sequence[str],
+    train: Iterable[str],
+    n: int,
+    most: int,
+    near: float | None = None,
+    least: float = 0.0,
+) -> Overlap:
     """Compare the lines of a test set with those of a training text.
 
     Args:
@@ -229,6 +240,8 @@ def overlap(test: Sequence[str], train: Iterable[str], n: int, most: int, near: 
         most: An n-gram, or a line, that occurs in more test lines than that is boilerplate, and so is any n-gram that
             shares a word with it in the same line.
         near: The least Jaccard similarity of two lines' words that makes them nearly the same; None looks for none.
+        least: The share of a line's words that must lie in n-grams of the training text, boilerplate aside, before it is
+            kept for them.
     """
     split = [words(line) for line in test]
     index = NgramIndex(split, n)
@@ -254,11 +267,13 @@ def overlap(test: Sequence[str], train: Iterable[str], n: int, most: int, near: 
     ngram[index.lines[hit]] = True
     kept_ngram[index.lines[hit & ~boilerplate]] = True
     common[index.lines[boilerplate]] = True
+    kept_ngram &= index.covered(hit & ~boilerplate) >= least
     repeated = np.array([wanted[line.strip()] > most for line in test], dtype=bool)
     shown = _rarest(index, split, hit, boilerplate, in_train)
     return Overlap(
         exact=exact,
         ngram=ngram,
+        share=index.covered(hit),
         near=found_near,
         common=common | repeated,
         short=np.array([len(line) < n for line in split], dtype=bool),

@@ -18,6 +18,8 @@ from burnish.stats.checks import count_faults
 from burnish.stats.interval import Interval
 from burnish.stats.items import FloatArray
 
+_LEAST_DEVIATION = 1e-4
+
 
 def min_k(values: ArrayLike, share: float = 0.2) -> float:
     """The mean of the lowest `share` of a text's token values, at least one of them.
@@ -35,6 +37,23 @@ def min_k(values: ArrayLike, share: float = 0.2) -> float:
     return float(tokens[: max(1, int(len(tokens) * share))].mean())
 
 
+def min_k_plus_plus(logprobs: ArrayLike, means: ArrayLike, deviations: ArrayLike, share: float = 0.2) -> float:
+    """Min-K%++ (Zhang et al. 2025): the mean of the lowest `share` of (log p - mean) / deviation.
+
+    Mean and deviation are those of log p over the vocabulary under the model's own distribution at that place, so that the
+    mean is minus its entropy. Where a model is sure of what comes the deviation vanishes, and with it what the token tells:
+    it is taken for at least 1e-4.
+
+    Args:
+        logprobs: (tokens,).
+        means: (tokens,).
+        deviations: (tokens,), at least 0.
+        share: In (0, 1].
+    """
+    spread = np.maximum(np.asarray(deviations, dtype=float), _LEAST_DEVIATION)
+    return min_k((np.asarray(logprobs, dtype=float) - np.asarray(means, dtype=float)) / spread, share)
+
+
 def auroc(scores: ArrayLike, members: ArrayLike) -> float:
     """The chance that a member scores above a text that is none, ties counting half; NaN without one of each.
 
@@ -48,6 +67,31 @@ def auroc(scores: ArrayLike, members: ArrayLike) -> float:
         return float("nan")
     ranks = rankdata(np.asarray(scores, dtype=float))
     return float((ranks[flags].sum() - inside * (inside + 1) / 2) / (inside * outside))
+
+
+def auroc_shares(scores: ArrayLike, members: ArrayLike) -> FloatArray:
+    """Each text's jackknife pseudo-value of the AUROC, (texts,).
+
+    n A - (n - 1) A without the text: their mean is the AUROC, less most of its bias, and their spread is its own (the
+    variance that they give is DeLong's, to terms of higher order). So what compares means over items can judge an AUROC.
+
+    Args:
+        scores: (texts,).
+        members: Whether each is a member, (texts,); at least two of each kind.
+
+    Raises:
+        BadInput: fewer than two of one kind.
+    """
+    values, flags = np.asarray(scores, dtype=float), np.asarray(members, dtype=bool)
+    if min(flags.sum(), (~flags).sum()) < 2:
+        raise BadInput("an AUROC without each text in turn needs two texts of each kind", "give more texts")
+    above = (values[flags][:, None] > values[~flags]) + (values[flags][:, None] == values[~flags]) / 2
+    inside, outside = above.shape
+    total, whole, texts = above.sum(), above.mean(), len(values)
+    without = np.empty(texts)
+    without[flags] = (total - above.sum(axis=1)) / ((inside - 1) * outside)
+    without[~flags] = (total - above.sum(axis=0)) / (inside * (outside - 1))
+    return texts * whole - (texts - 1) * without
 
 
 def auroc_interval(

@@ -34,18 +34,26 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar
 
-import numpy as np
 from pydantic import Field, model_validator
 
-from burnish.core.errors import BadInput
-from burnish.core.files import write_json
+from burnish.core.files import sha256, write_json
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Evaluation
-from burnish.data.overlap import read_lines
+from burnish.data.injection import (
+    Injection,
+    Mode,
+    Pair,
+    Position,
+    check_template,
+    draw,
+    read_pairs,
+    text_of,
+)
 from burnish.data.scores import Table
+from burnish.evaluate.contamination import PAPER
 
 DATA, MANIFEST = "contaminated.jsonl", "manifest.json"
 
@@ -53,22 +61,15 @@ DATA, MANIFEST = "contaminated.jsonl", "manifest.json"
 class ContaminationInject(Evaluation):
     """Lay copies of test pairs among training pairs, with a manifest of every one."""
 
-    paper: ClassVar[Paper | None] = Paper(
-        title="Overestimation in LLM Evaluation: A Controlled Large-Scale Study on Data Contamination's Impact on "
-        "Machine Translation",
-        authors="Kocyigit, Briakou, Deutsch, Luo, Cherry, Freitag",
-        year=2025,
-        venue="ICML 2025",
-        arxiv="2501.18771",
-    )
+    paper: ClassVar[Paper | None] = PAPER
 
-    mode: Literal["source", "target", "both"] = "both"
+    mode: Mode = "both"
     """Which side of a test pair is laid in."""
     pairs: Annotated[int, Field(ge=-1)] = 200
     """Test pairs, drawn at random; -1 for all. The others are the control."""
     copies: Annotated[int, Field(ge=0)] = 1
     """Copies of each; 0 makes the clean data in the same form."""
-    position: Literal["early", "late", "uniform"] = "uniform"
+    position: Position = "uniform"
     """Where they lie."""
     window: Annotated[float, Field(gt=0, le=1)] = 0.1
     """The part of the lines that is early, or late."""
@@ -77,9 +78,7 @@ class ContaminationInject(Evaluation):
 
     @model_validator(mode="after")
     def _template_names_both_sides(self) -> ContaminationInject:
-        rest = self.template.replace("{source}", "", 1).replace("{target}", "", 1)
-        if len(self.template) - len(rest) != len("{source}{target}") or "{" in rest or "}" in rest:
-            raise ValueError("template: it holds {source} and {target} once each, and no other braces")
+        check_template(self.template)
         return self
 
     def __call__(self, train: Path, train_target: Path, test: Path, test_target: Path, run: Run | None = None) -> Table:
@@ -99,77 +98,38 @@ class ContaminationInject(Evaluation):
             BadInput: files that cannot be read, sides of different length, fewer test pairs than are asked for.
         """
         run = ensure(run)
-        data, tests = _pairs(train, train_target), _pairs(test, test_target)
-        if self.pairs > len(tests):
-            raise BadInput(
-                f"the test set has {len(tests)} pairs, and {self.pairs} are asked for", f"--pairs {len(tests)}"
-            )
-        rng = run.rng("inject")
-        chosen = np.sort(rng.permutation(len(tests))[: len(tests) if self.pairs == -1 else self.pairs]).tolist()
-        laid = [(line, copy) for line in chosen for copy in range(self.copies)]
-        laid = [laid[place] for place in rng.permutation(len(laid)).tolist()]
-        places = self._places(len(data) + len(laid), len(laid), rng)
-        at = dict(zip(places, laid, strict=True))
+        data, tests = read_pairs(train, train_target), read_pairs(test, test_target)
+        drawn = draw(len(data), len(tests), self.pairs, self.copies, self.position, self.window, run.rng("inject"))
+        chosen = drawn.chosen if self.copies else []
         run.artifact.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256()
         with (run.artifact / f".{DATA}.part").open("wb") as out:
-            for line in self._lines(data, tests, at):
+            for line in self._lines(drawn, data, tests):
                 digest.update(line)
                 out.write(line)
         (run.artifact / f".{DATA}.part").replace(run.artifact / DATA)
-        rows = [{"item_id": str(place), "test_line": at[place][0], "copy": at[place][1]} for place in places]
+        rows = [{"item_id": str(place), "test_line": line, "copy": copy} for place, (line, copy) in drawn.at.items()]
         files = {"train": train, "train_target": train_target, "test": test, "test_target": test_target}
         manifest = {
             "warning": "contaminated on purpose, for experiments only",
             "settings": self.settings(),
             "seed": run.seed,
-            "inputs": {name: {"file": Path(path).name, "sha256": _digest(path)} for name, path in files.items()},
+            "inputs": {name: {"file": Path(path).name, "sha256": sha256(path)} for name, path in files.items()},
             "sha256": digest.hexdigest(),
-            "lines": len(data) + len(laid),
-            "injected": len(laid),
-            "test_lines": chosen if self.copies else [],
+            "lines": drawn.lines,
+            "injected": len(rows),
+            "test_lines": chosen,
             "places": rows,
         }
         write_json(run.artifact / MANIFEST, manifest)
-        run.metric(lines=len(data) + len(laid), injected=len(laid), test_pairs=len(chosen) if self.copies else 0)
-        run.metric(control_pairs=len(tests) - (len(chosen) if self.copies else 0), sha256=digest.hexdigest())
+        run.metric(lines=drawn.lines, injected=len(rows), test_pairs=len(chosen))
+        run.metric(control_pairs=len(tests) - len(chosen), sha256=digest.hexdigest())
         return Table.of(rows)
 
-    def _places(self, total: int, count: int, rng: np.random.Generator) -> list[int]:
-        """`count` line numbers of the result, in order."""
-        if self.position == "uniform":
-            return np.sort(rng.choice(total, count, replace=False)).tolist()
-        # Copies that do not fit in the window widen it.
-        width = max(round(self.window * total), count)
-        chosen = np.sort(rng.choice(width, count, replace=False))
-        return (chosen if self.position == "early" else total - width + chosen).tolist()
-
-    def _lines(
-        self, data: list[tuple[str, str]], tests: list[tuple[str, str]], at: dict[int, tuple[int, int]]
-    ) -> Iterator[bytes]:
-        clean = iter(data)
-        for number in range(len(data) + len(at)):
-            injected = number in at
-            source, target = tests[at[number][0]] if injected else next(clean)
-            row: dict[str, Any] = {"text": self._text(source, target)}
-            if injected and self.mode != "both":
-                row = {"text": source if self.mode == "source" else target}
-            row |= {} if injected and self.mode == "target" else {"source": source}
-            row |= {} if injected and self.mode == "source" else {"target": target}
+    def _lines(self, drawn: Injection, data: list[Pair], tests: list[Pair]) -> Iterator[bytes]:
+        for pair, injected in drawn.lay(data, tests):
+            mode = self.mode if injected else "both"
+            row = {"text": text_of(self.template, mode, pair)}
+            row |= {} if mode == "target" else {"source": pair[0]}
+            row |= {} if mode == "source" else {"target": pair[1]}
             yield json.dumps(row, ensure_ascii=False).encode() + b"\n"
-
-    def _text(self, source: str, target: str) -> str:
-        # Not str.format: a sentence may hold braces, and a template from a user should reach nothing else.
-        before, _, after = self.template.partition("{source}")
-        return f"{before.replace('{target}', target)}{source}{after.replace('{target}', target)}"
-
-
-def _pairs(source: Path, target: Path) -> list[tuple[str, str]]:
-    left, right = list(read_lines(source)), list(read_lines(target))
-    if len(left) != len(right) or not left:
-        raise BadInput(f"{source} has {len(left)} lines and {target} {len(right)}", "give two sides, line by line")
-    return list(zip(left, right, strict=True))
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

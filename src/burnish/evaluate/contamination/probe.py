@@ -2,17 +2,19 @@
 
 ## How it works
 
-From the log-probabilities that a model gave to the tokens of each sentence (any tool may have computed them):
+From the log-probabilities that a model gave to the tokens of each sentence (`contamination score` has a model read them; any
+other tool may have):
 
 | sign | of a sentence | needs the columns |
 |---|---|---|
 | loss | mean log-probability | logprobs, or nll |
 | ratio | 1 - nll / reference_nll: how much surer than a reference model | those, and reference_nll |
 | min_k | mean of the lowest `share` of log-probabilities (Min-K%) | logprobs |
-| min_k_pp | the same of (log p - mean) / deviation over the vocabulary (Min-K%++) | logprobs, mean_logprobs, std_logprobs |
+| min_k_pp | the same of (log p - mean) / deviation, those of log p under the model's own distribution there (Min-K%++) | logprobs, mean_logprobs, std_logprobs |
+| completion | share of the rest that the model writes when given the beginning | completion |
 
-All are larger the more a sentence looks seen. Where the column `injected` says which sentences were (see `contamination
-inject`), each sign gets its AUROC with an interval: the test of the probe itself.
+All are larger the more a sentence looks seen. Where the column `injected` says which sentences were (as in the rows of
+`contamination measure`), each sign gets its AUROC with an interval, model by model: the test of the probe itself.
 
 Rows with published_logprob and shuffled_logprobs are shards of the test set in the published and in other orders; they get
 the exchangeability test, whose p-value needs no reference and no threshold.
@@ -25,7 +27,7 @@ permutation test within shards instead of a t-test over them.
 ## When not to use it
 
 As proof about one sentence: frequent and formulaic sentences look seen. A sign without known seen and unseen sentences of the
-same kind has no threshold. The completion of a sentence from its beginning needs the model itself, and is not here.
+same kind has no threshold.
 
 ## References
 
@@ -44,9 +46,9 @@ from burnish.core.errors import BadInput
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Evaluation
 from burnish.data.scores import Scores
-from burnish.stats.membership import auroc_interval, exchangeability, min_k
+from burnish.stats.membership import auroc_interval, exchangeability, min_k, min_k_plus_plus
 
-SIGNS = ("loss", "ratio", "min_k", "min_k_pp")
+SIGNS = ("loss", "ratio", "min_k", "min_k_pp", "completion")
 _SHOWN = 10
 
 
@@ -87,6 +89,8 @@ class ContaminationProbe(Evaluation):
                 found.append({"item_id": row["item_id"], "model": row.get("model", ""), **self._signs(row)})
             except (BadInput, TypeError, ValueError) as error:
                 faults.append(f"row {number}: {error.problem if isinstance(error, BadInput) else error}")
+        if not rows:
+            raise BadInput("there are no sentences", "give a row a sentence")
         signs = [name for name in SIGNS if found and name in found[0]]
         uneven = [row["item_id"] for row in found if [name for name in SIGNS if name in row] != signs]
         faults += [f"{item}: it lacks a value that {found[0]['item_id']} has, or has one more" for item in uneven]
@@ -96,16 +100,25 @@ class ContaminationProbe(Evaluation):
             injected = np.array([bool(row["injected"]) for row in rows])
             for row, flag in zip(found, injected, strict=True):
                 row["injected"] = bool(flag)
-            for name in signs:
-                area = auroc_interval([row[name] for row in found], injected, self.level)
-                run.metric(
-                    **{f"auroc_{name}": area.estimate, f"auroc_{name}_low": area.low, f"auroc_{name}_high": area.high}
-                )
+            self._judge(found, signs, run)
         run.items(found)
         run.metric(
             sentences=len(found), **{f"mean_{name}": float(np.mean([row[name] for row in found])) for name in signs}
         )
         return Scores.of(found)
+
+    def _judge(self, found: list[dict[str, Any]], signs: list[str], run: Run) -> None:
+        """How well each sign tells what was injected, for each model; models of which nothing was injected are left out."""
+        models = list(dict.fromkeys(row["model"] for row in found))
+        for model in models:
+            mine = [row for row in found if row["model"] == model]
+            flags = np.array([row["injected"] for row in mine])
+            if flags.all() or not flags.any():
+                continue
+            for name in signs:
+                area = auroc_interval([row[name] for row in mine], flags, self.level)
+                key = f"auroc_{name}" + (f"_{model}" if len(models) > 1 else "")
+                run.metric(**{key: area.estimate, f"{key}_low": area.low, f"{key}_high": area.high})
 
     def _signs(self, row: Mapping[str, Any]) -> dict[str, float]:
         tokens = row.get("logprobs")
@@ -117,14 +130,16 @@ class ContaminationProbe(Evaluation):
             if not row["reference_nll"] > 0:
                 raise ValueError(f"the reference's loss is {row['reference_nll']}, and has to be above 0")
             signs["ratio"] = 1 + loss / float(row["reference_nll"])
+        if row.get("completion") is not None:
+            signs["completion"] = float(row["completion"])
         if tokens is None:
             return signs
         signs["min_k"] = min_k(tokens, self.share)
         means, deviations = row.get("mean_logprobs"), row.get("std_logprobs")
         if means is not None and deviations is not None:
-            if not len(tokens) == len(means) == len(deviations) or not np.all(np.asarray(deviations) > 0):
-                raise ValueError("mean_logprobs and std_logprobs need a value a token, and deviations above 0")
-            signs["min_k_pp"] = min_k((np.asarray(tokens) - means) / np.asarray(deviations), self.share)
+            if not len(tokens) == len(means) == len(deviations) or not np.all(np.asarray(deviations) >= 0):
+                raise ValueError("mean_logprobs and std_logprobs need a value a token, and deviations of at least 0")
+            signs["min_k_pp"] = min_k_plus_plus(tokens, means, deviations, self.share)
         return signs
 
     def _shards(self, rows: list[dict[str, Any]], run: Run) -> Scores:

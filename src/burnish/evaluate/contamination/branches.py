@@ -1,0 +1,236 @@
+"""The training behind `contamination measure`: a base from nothing, its branches, and what each makes of the test sentences."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from burnish.core.errors import BadInput
+from burnish.core.progress import Progress
+from burnish.data.injection import Mode, Pair, Position, draw
+from burnish.engine import Sampling
+from burnish.engine.generate import generate
+from burnish.engine.surprise import surprises
+from burnish.models.fresh import SHAPES, new_llama, train_tokenizer
+from burnish.models.model import Model
+from burnish.nn.pretrain import Plan, pretrain, read_weights
+from burnish.nn.stream import Stream, pack
+
+TRANSLATED_AT_ONCE = 64
+BASE, CLEAN = "base", "clean"
+CHECKPOINT_EVERY = 100
+"""Steps of a base after which its state is written, so that it can be gone on with."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What is laid into the further training of a base: nothing (clean), or copies of test pairs."""
+
+    mode: Mode | None = None
+    copies: int = 0
+    position: Position | None = None
+
+    @property
+    def name(self) -> str:
+        """E.g. "both x8 uniform"."""
+        return f"{self.mode} x{self.copies} {self.position}" if self.mode else CLEAN
+
+
+@dataclass(frozen=True)
+class Training:
+    """How bases and branches are trained."""
+
+    vocabulary: int
+    length: int
+    """Tokens of a row, and the context of the model."""
+    batch: int
+    """Rows a step."""
+    rate: float | None
+    """Peak learning rate; that of the size's shape by default."""
+    decay: float
+    """Share of a branch's steps in which the rate falls to nothing."""
+    template: str
+    window: float
+    precision: Any = "auto"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which pairs are for what, in one seed."""
+
+    base: list[Pair]
+    further: list[Pair]
+    tests: list[Pair]
+    """Those that may be injected, or be the control."""
+    lines: list[int]
+    """The line of each of `tests` in the test files."""
+    injected: list[int]
+    """Places among `tests`."""
+    control: list[int]
+
+
+def split(
+    train: Sequence[Pair],
+    test: Sequence[Pair],
+    sizes: tuple[int, int],
+    pairs: int,
+    control: int,
+    rng: Callable[[str], Any],
+) -> Split:
+    """Deal the pairs out; test pairs of which a side is a training line are put aside.
+
+    Args:
+        train: Training pairs.
+        test: Test pairs.
+        sizes: Training pairs of the base, and of its branches.
+        pairs: Test pairs to inject.
+        control: Others to compare them with; -1 for all that are left.
+        rng: Name to generator.
+
+    Raises:
+        BadInput: there are too few pairs, of either.
+    """
+    held: tuple[set[str], set[str]] = ({source for source, _ in train}, {target for _, target in train})
+    lines = [number for number, (a, b) in enumerate(test) if a not in held[0] and b not in held[1]]
+    tests = [test[number] for number in lines]
+    faults = []
+    if sum(sizes) > len(train):
+        faults.append(f"{len(train)} training pairs, and {sizes[0]} + {sizes[1]} are asked for")
+    if pairs + max(control, 2) > len(tests):
+        aside = f" ({len(test) - len(tests)} are also training lines)" if len(tests) < len(test) else ""
+        faults.append(f"{len(tests)} test pairs{aside}, and {pairs} + {max(control, 2)} are asked for")
+    if faults:
+        raise BadInput.of("there are too few pairs", faults, "--base-pairs, --branch-pairs, --pairs, --control")
+    order = rng("train").permutation(len(train))[: sum(sizes)].tolist()
+    chosen = draw(1, len(tests), pairs, 1, "uniform", 1.0, rng("inject")).chosen
+    rest = rng("control").permutation(sorted(set(range(len(tests))) - set(chosen)))
+    kept = np.sort(rest if control == -1 else rest[:control]).tolist()
+    data = [train[number] for number in order]
+    return Split(data[: sizes[0]], data[sizes[0] :], tests, lines, chosen, kept)
+
+
+class Laboratory:
+    """One size and seed: its vocabulary, its base, and what becomes of each branch.
+
+    Args:
+        size: Of `SHAPES`.
+        seed: Of the first weights and the places of copies.
+        split: Which pairs are for what.
+        training: How.
+        folder: Where the base is kept while branches need it.
+        rng: Name to generator; the same name gives the same draws in every branch.
+    """
+
+    def __init__(
+        self, size: str, seed: int, split: Split, training: Training, folder: Path, rng: Callable[[str], Any]
+    ) -> None:
+        self.size, self.seed, self.split, self.training, self.rng = size, seed, split, training, rng
+        self.checkpoint = folder / "base.safetensors"
+        self.tokenizer = train_tokenizer((text for pair in split.base for text in pair), training.vocabulary)
+        before, _, _ = training.template.partition("{target}")
+        self._before, self._between = before.split("{source}")
+
+    def ids(self, mode: Mode, pair: Pair) -> list[int]:
+        """A document: one side, or both in the template; what precedes the target is cut alike in training and in use."""
+        if mode == "both":
+            return [*self.prompt(pair[0]), *self._cut(pair[1]), self.tokenizer.eos_token_id]
+        return [self.tokenizer.bos_token_id, *self._cut(pair[mode == "target"]), self.tokenizer.eos_token_id]
+
+    def prompt(self, source: str) -> list[int]:
+        """What the model is given to translate."""
+        return [self.tokenizer.bos_token_id, *self._cut(self._before + source + self._between)]
+
+    def train_base(self) -> dict[str, Any]:
+        """Train the base and keep it; goes on at its last checkpoint."""
+        began = time.monotonic()
+        part = self.checkpoint.with_name("base-part.safetensors")
+        stream = self._stream(self.ids("both", pair) for pair in self.split.base)
+        plan = self._plan(schedule="constant")
+        done = self._train(self._new(), stream, plan, BASE, checkpoint=part, every=CHECKPOINT_EVERY)
+        part.replace(self.checkpoint)
+        return {**done, "seconds": round(time.monotonic() - began, 2)}
+
+    def read_base(self) -> dict[str, Any]:
+        """What the base itself makes of the test pairs; as `run`."""
+        began = time.monotonic()
+        model = self._new()
+        read_weights(self.checkpoint, model.net)
+        return {"rows": self._used(model), "seconds": round(time.monotonic() - began, 2)}
+
+    def run(self, branch: Branch) -> dict[str, Any]:
+        """Train one branch of the base, and let it translate and read the test pairs.
+
+        Returns:
+            rows (a test pair each: place, hypothesis, logprobs, mean_logprobs, std_logprobs), steps, tokens, loss (mean of
+            the last tenth of the steps), precision, seconds.
+        """
+        began = time.monotonic()
+        model = self._new()
+        stream = self._stream(self.ids(mode, pair) for mode, pair in self._laid(branch))
+        plan = self._plan(schedule="wsd", warmup=0.0, decay=self.training.decay, floor=0.0)
+        done = self._train(model, stream, plan, branch.name, start=self.checkpoint)
+        return {"rows": self._used(model), **done, "seconds": round(time.monotonic() - began, 2)}
+
+    def _laid(self, branch: Branch) -> list[tuple[Mode, Pair]]:
+        split, mode = self.split, branch.mode
+        if mode is None or branch.position is None:
+            return [("both", pair) for pair in split.further]
+        sizes = (len(split.further), len(split.tests), len(split.injected))
+        drawn = draw(*sizes, branch.copies, branch.position, self.training.window, self.rng("inject"))
+        assert drawn.chosen == split.injected, "every branch injects the same pairs"
+        return [(mode if injected else "both", pair) for pair, injected in drawn.lay(split.further, split.tests)]
+
+    def _used(self, model: Model) -> list[dict[str, Any]]:
+        """The model's translation of each test source, and how it takes each test pair."""
+        places = [*self.split.injected, *self.split.control]
+        pairs = [self.split.tests[place] for place in places]
+        prompts, room = [self.prompt(source) for source, _ in pairs], self.training.length
+        each = [Sampling(max_tokens=max(1, min(room - len(prompt), 2 * len(prompt) + 8))) for prompt in prompts]
+        written = generate(model, prompts, each, batch_size=TRANSLATED_AT_ONCE)
+        read = surprises(model, [self.ids("both", pair)[:room] for pair in pairs])
+        return [
+            {
+                "place": place,
+                "hypothesis": " ".join(text.text.split()),
+                "logprobs": _rounded(taken.logprobs),
+                "mean_logprobs": _rounded(taken.means),
+                "std_logprobs": _rounded(taken.deviations),
+            }
+            for place, text, taken in zip(places, written, read, strict=True)
+        ]
+
+    def _cut(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text, add_special_tokens=False) if text else []
+
+    def _new(self) -> Model:
+        return new_llama(self.size, SHAPES[self.size], self.tokenizer, self.training.length, self.seed)
+
+    def _stream(self, documents: Iterable[list[int]]) -> Stream:
+        return pack(list(documents), self.training.length, pad=self.tokenizer.eos_token_id)
+
+    def _plan(self, **changes: Any) -> Plan:
+        own = self.training
+        rate = own.rate or SHAPES[self.size].rate
+        return Plan(batch=own.batch, rate=rate, seed=self.seed, precision=own.precision, **changes)
+
+    def _train(self, model: Model, stream: Stream, plan: Plan, name: str, **options: Any) -> dict[str, Any]:
+        steps = plan.steps(len(stream.ids))
+        with Progress(f"{self.size}, {name}", steps, "steps") as progress:
+
+            def told(step: int, steps: int, loss: float) -> None:
+                progress.advance(step - progress.done, note=f"loss {loss:.3f}")
+
+            done = pretrain(model.net, stream, plan, progress=told, **options)
+        last = done.losses[-max(1, len(done.losses) // 10) :]
+        facts = {"steps": done.steps, "tokens": done.tokens, "precision": done.precision}
+        return {**facts, "loss": round(float(np.mean(last)), 4) if last else None}
+
+
+def _rounded(values: list[float]) -> list[float]:
+    """To what float32 can tell apart: journals stay small."""
+    return [round(value, 5) for value in values]
