@@ -64,6 +64,7 @@ METHODS: dict[str, str] = {
     "specialist copy": "burnish.evaluate.specialist.copy:SpecialistCopy",
     "specialist judge": "burnish.evaluate.specialist.judge:SpecialistJudge",
     "specialist rank": "burnish.evaluate.specialist.rank:SpecialistRank",
+    "scaling-law": "burnish.evaluate.scaling_law:ScalingLaw",
     "contamination inject": "burnish.evaluate.contamination.inject:ContaminationInject",
     "contamination measure": "burnish.evaluate.contamination.measure:ContaminationMeasure",
     "contamination scan": "burnish.evaluate.contamination.scan:ContaminationScan",
