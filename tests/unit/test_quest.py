@@ -1,0 +1,181 @@
+"""QuEST's grids, masks and rotations against their definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.stats import norm
+from torch import nn
+
+from burnish.nn.gaussian import TERNARY, best_clip, levels, mean_squared_error
+from burnish.nn.quest import LSQ, PACT, RELEASED, QuantizedLinear, Quantizer, block_of, largest_half, rotate, to_grid
+
+BITS = [1, TERNARY, 2, 3, 4, 5, 6, 7, 8]
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+# -- grids ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bits", "error"), [(1, 0.36338), (2, 0.118846), (3, 0.0374397), (4, 0.0115429), (8, 8.782e-5)]
+)
+def test_released_clips_have_the_error_that_is_known(bits: int, error: float) -> None:
+    assert mean_squared_error(bits, RELEASED[bits]) == pytest.approx(error, rel=1e-4)
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_the_error_in_closed_form_is_the_integral(bits: float) -> None:
+    clip = best_clip(bits)
+    points = levels(bits, clip)
+    borders = [-np.inf, *((points[1:] + points[:-1]) / 2), np.inf]
+    total = sum(
+        quad(lambda x, p=point: (x - p) ** 2 * norm.pdf(x), low, high)[0]
+        for point, low, high in zip(points, borders[:-1], borders[1:], strict=True)
+    )
+    assert mean_squared_error(bits, clip) == pytest.approx(total, rel=1e-6)
+    assert mean_squared_error(bits, clip) <= min(mean_squared_error(bits, clip * by) for by in (0.98, 1.02))
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 6])
+def test_released_clips_are_the_best_up_to_6_bits(bits: int) -> None:
+    assert best_clip(bits) == pytest.approx(RELEASED[bits], abs=2e-3)
+
+
+def test_the_best_ternary_clip_is_that_of_the_released_code() -> None:
+    assert best_clip(TERNARY) == pytest.approx(1.2240, abs=1e-3)
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_a_grid_gives_the_nearest_of_its_levels(bits: float) -> None:
+    x = random(400) * 2
+    scale = torch.tensor(1.7)
+    points = torch.tensor(levels(bits, 1.7), dtype=torch.float32)
+    nearest = points[(x[:, None] - points).abs().argmin(1)]
+    assert torch.allclose(to_grid(x, scale, bits), nearest, atol=1e-5)
+    assert (0.0 in points.tolist()) == (bits == TERNARY)
+
+
+# -- rotations --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "block"), [(576, 64), (1536, 128), (896, 128), (100, 4), (97, 1), (128, 128)])
+def test_blocks_are_the_largest_power_of_two_that_divides_the_width(width: int, block: int) -> None:
+    assert block_of(width) == block
+    x = random(3, width)
+    assert torch.allclose(rotate(rotate(x)), x, atol=1e-5)
+    assert torch.allclose(rotate(x).norm(dim=1), x.norm(dim=1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("width", [100, 576])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_rotations_of_both_factors_cancel(width: int, bias: bool) -> None:
+    plain = nn.Linear(width, 32, bias)
+    layer = QuantizedLinear.of(plain, Quantizer(16), Quantizer(16))
+    x = random(5, 7, width)
+    assert torch.allclose(layer(x), plain(x), atol=1e-5)
+    full = QuantizedLinear.of(plain, Quantizer(16, "full"), Quantizer(16, "full"))
+    assert torch.allclose(full(x), plain(x), atol=1e-5)
+
+
+def test_one_rotated_factor_alone_is_refused() -> None:
+    with pytest.raises(ValueError, match="their product means nothing"):
+        QuantizedLinear.of(nn.Linear(64, 8), Quantizer(4, "half"), Quantizer(4, "none"))
+
+
+def test_both_forms_of_hadamard_give_one_product() -> None:
+    plain = nn.Linear(128, 32)
+    x = random(5, 128)
+    half, full = (QuantizedLinear.of(plain, Quantizer(4, form), Quantizer(4, form)) for form in ("half", "full"))
+    assert torch.allclose(half(x), full(x), atol=1e-5)
+
+
+# -- gradients --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+@pytest.mark.parametrize("rule", ["trust", "clip", "ste"])
+@pytest.mark.parametrize("rotation", ["half", "full", "none"])
+def test_a_gradient_is_the_mask_in_the_rotated_domain(bits: int, rule: str, rotation: str) -> None:
+    quantizer = Quantizer(bits, rotation, rule, width=1.25 if rule == "clip" else None)
+    x = random(6, 128).requires_grad_()
+    weights = random(6, 128, seed=1)
+    (quantizer(x) * weights).sum().backward()
+    turned = x.detach() if rotation == "none" else rotate(x.detach())
+    sigma = turned.square().mean(1, keepdim=True).sqrt()
+    clip = RELEASED[bits]
+    rounded = to_grid(turned, clip * sigma, bits)
+    kept = {
+        "trust": (rounded - turned).abs() <= sigma * clip / (2**bits - 1),
+        "clip": turned.abs() <= 1.25 * clip * sigma,
+        "ste": torch.ones_like(turned, dtype=torch.bool),
+    }[rule]
+    if rotation == "none":
+        expected = kept * weights
+    else:
+        expected = rotate(kept * (weights if rotation == "half" else rotate(weights)))
+    assert torch.allclose(x.grad, expected, atol=1e-5)
+    assert rule == "ste" or not kept.all()
+    plain = rounded if rotation != "full" else rotate(rounded)
+    assert torch.allclose(quantizer(x.detach()), plain, atol=1e-5)
+
+
+def test_evaluation_mode_rounds_too_and_half_precision_works() -> None:
+    layer = QuantizedLinear.of(nn.Linear(128, 16), Quantizer(2), Quantizer(2))
+    x = random(3, 128)
+    assert torch.equal(layer.eval()(x), layer.train()(x))
+    assert not torch.allclose(layer(x), nn.functional.linear(x, layer.weight, layer.bias), atol=1e-2)
+    assert layer.bfloat16()(x.bfloat16()).dtype == torch.bfloat16
+
+
+def test_a_row_of_zeros_has_no_nan_and_half_of_a_sparse_row_is_zero() -> None:
+    assert Quantizer(4)(torch.zeros(2, 128)).isfinite().all()
+    found = Quantizer(4, sparse=True)(random(4, 128))
+    assert int((found == 0).sum()) == 4 * 64
+    x = random(2, 16)
+    kept = largest_half(x).bool()
+    for row, mask in zip(x.unflatten(1, (2, 8)).flatten(0, 1), kept.unflatten(1, (2, 8)).flatten(0, 1), strict=True):
+        assert mask.sum() == 4
+        assert row[mask].abs().min() >= row[~mask].abs().max()
+
+
+# -- baselines --------------------------------------------------------------------------------------------------------
+
+
+def test_a_learned_step_learns() -> None:
+    layer = LSQ(2)
+    x = random(32, 64)
+    first = (layer(x) - x).square().mean().item()
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+    for _ in range(200):
+        loss = (layer(x) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < first
+
+
+def test_a_learned_clip_hears_of_what_it_clips() -> None:
+    layer = PACT(2, start=1.0)
+    x = random(32, 64)
+    weights = random(32, 64, seed=1)
+    (layer(x) * weights).sum().backward()
+    bound = layer.bound.item()
+    expected = weights[x > bound].sum() - weights[x < -bound].sum()
+    assert layer.bound.grad.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("make", [LSQ, PACT])
+def test_learned_grids_have_few_levels_and_remember_that_they_have_begun(make) -> None:
+    layer = make(2)
+    x = random(32, 64)
+    assert len(set(layer(x).detach().flatten().tolist())) <= 4
+    again = make(2)
+    again.load_state_dict(layer.state_dict())
+    again(10 * x)  # would set the step anew, had it not begun
+    assert torch.equal(next(again.parameters()), next(layer.parameters()))
