@@ -118,6 +118,8 @@ def command(entry: catalogue.Entry) -> Callable[..., None]:
         method = _build(cls, given, wrong)
         asked = _read(options, given, wrong)
         wrong += lacking + workflow.goods_faults(entry.name, cls, sources)
+        if wrong and method is not None and isinstance(asked, Saving):
+            wrong += workflow.format_faults(method, asked.format)
         if wrong or method is None or asked is None:
             count = f"{len(wrong)} fault{'s' * (len(wrong) > 1)}"
             raise BadInput.of(f"`{spoken}` has {count}", wrong, f"`{spoken} --help` lists what it takes")

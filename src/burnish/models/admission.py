@@ -34,7 +34,10 @@ def admit(name: str, method: type[Any], *, device: str = "auto", dtype: str = "a
 
     folder = resolve(name, notify or (lambda line: None)).folder
     require_sound(folder)
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception:  # whatever a configuration that lies brings transformers to: `burnish.load` says it
+        return
     if issubclass(method, Compressor):
         architecture(config)
     if pick_device(device).type != "cpu":

@@ -58,11 +58,22 @@ def check(steps: Sequence[Planned], format: str = PLAIN) -> None:
         faults += [f"{step.use} needs {good.name} ({good.kind})" for good in lacking]
         large = [name for name, value in step.method if isinstance(value, int) and not -LARGEST <= value < LARGEST]
         faults += [f"{name}: is too large; generators and files take 64 bits, so less than {LARGEST}" for name in large]
-    if faults:
-        raise BadInput.of("this cannot be run", faults, f"`burnish show {steps[0].use}` says what it takes")
     last = steps[-1].method
+    if faults:
+        faults += format_faults(last, format)
+        raise BadInput.of("this cannot be run", faults, f"`burnish show {steps[0].use}` says what it takes")
     if type(last).gives() == "Model":
         catalogue.reference("burnish.models:check_export")(last, format)
+
+
+def format_faults(method: Method, format: str) -> list[str]:
+    """A line if what the method gives cannot be saved in a format."""
+    if type(method).gives() == "Model":
+        try:
+            catalogue.reference("burnish.models:check_export")(method, format)
+        except BurnishError as error:
+            return [f"{error.problem}; {error.fix}" if error.fix else error.problem]
+    return []
 
 
 def goods_faults(use: str, cls: type[Method], goods: Mapping[str, str | int]) -> list[str]:
