@@ -50,6 +50,7 @@ METHODS: dict[str, str] = {
     "quarot": "burnish.compress.quarot:QuaRot",
     "boa": "burnish.compress.boa:BoA",
     "flatquant": "burnish.compress.flatquant:FlatQuant",
+    "quest": "burnish.compress.quest:QuEST",
     "divergence": "burnish.evaluate.divergence:Divergence",
     "reload": "burnish.evaluate.reload:Reload",
     "interval": "burnish.evaluate.interval:Interval",

@@ -8,7 +8,7 @@ from burnish import catalogue
 from burnish.core.recipe import Recipe
 from burnish.testing import checks_for
 
-QUICK = {"quarot": {"weights": "gptq"}, "flatquant": {"epochs": 1}}
+QUICK = {"quarot": {"weights": "gptq"}, "flatquant": {"epochs": 1}, "quest": {"steps": 2}}
 """Settings that reach a method's own loop, where its defaults would not."""
 
 CASES = [

@@ -103,7 +103,7 @@ class Quantizer(nn.Module):
     def rounded(self, turned: Tensor) -> Tensor:
         """The grid's values for a tensor that is rotated already."""
         wide = turned.float()
-        found = to_grid(wide, self._scale(wide), self.bits)
+        found = to_grid(wide, self.scale(wide), self.bits)
         if self.sparse:
             found = found * largest_half(wide)
         return found.to(turned.dtype)
@@ -115,13 +115,14 @@ class Quantizer(nn.Module):
         if self.rule == "ste":
             kept = torch.ones_like(wide)
         elif self.rule == "clip":
-            kept = (wide.abs() <= self._scale(wide) * self.width).float()
+            kept = (wide.abs() <= self.scale(wide) * self.width).float()
         else:
             moved = (self.rounded(turned).float() - wide).abs()
             kept = (moved <= _root_mean_square(wide) * self.width).float()
         return kept.to(turned.dtype)
 
-    def _scale(self, wide: Tensor) -> Tensor:
+    def scale(self, wide: Tensor) -> Tensor:
+        """Where the grid of a rotated tensor ends, (…, 1)."""
         return self.clip * _root_mean_square(wide) + SMALLEST
 
     def extra_repr(self) -> str:

@@ -39,6 +39,8 @@ class Intent:
             changes.append("it rotates activations while the model runs")
         if "matrices" in type(method).model_fields:
             changes.append("its learned transforms change activations while the model runs")
+        if "rotation" in type(method).model_fields:
+            changes.append("it rotates and rounds activations while the model runs")
         if getattr(method, "kv_bits", 16) < 16:
             changes.append("it puts keys and values on grids while the model runs")
         return cls(

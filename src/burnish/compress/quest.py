@@ -1,0 +1,192 @@
+"""QuEST: train a model on with 1- to 8-bit weights and activations, so that it is used to them.
+
+## How it works
+
+Every linear layer of the blocks computes with rounded weights and rounded inputs while the model is trained on. Both are
+rotated by block-diagonal Hadamard matrices, which cancel in the product; a rotated row is nearly Gaussian, and its grid ends
+at the multiple of its root mean square that is best for a Gaussian. 2^b levels lie evenly, half a step off zero. The
+gradient of a number passes where rounding moved it by at most half a step ("trust"), and is dropped elsewhere, seen in the
+rotated domain. Embeddings, norms and head are trained too, and not rounded.
+
+The run records the loss on text that is not trained on: of the full-precision model, of the model rounded before any
+training, of the trained one, and of the same computed with 8-bit integers, which layer by layer is the same product (over the
+whole model a number that lies between two levels may be rounded the other way).
+
+## Differences
+
+* The paper trains from nothing; here a model that is trained already goes on (its released code cannot). Learning rate and
+  steps are therefore burnish's own.
+* Blocks are the largest power of two up to 128 that divides a width; the released code needs a multiple of 128.
+* The released code's LSQ forgets after loading that its step was set; here that is saved.
+
+## When not to use it
+
+It needs gradients of the whole model, about four times its memory in full precision. The result computes with online
+rotations and grids, which no file format that other tools read can say yet: it can be measured here, not exported.
+
+## References
+
+Panferov, Chen, Tabesh, Castro, Nikdan, Alistarh. QuEST: Stable Training of LLMs with 1-Bit Weights and Activations.
+ICML 2025, arXiv 2502.05003. Defaults: half Hadamard, trust within half a step, 4 bits (section 3), AdamW (.9, .95), weight
+decay .1, cosine with 10 % warm-up, clipping at 1.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from burnish.core.method import Paper
+from burnish.core.progress import Progress
+from burnish.core.run import Run, ensure
+from burnish.core.shapes import Compressor
+from burnish.models.calibration import calibration_windows
+from burnish.models.model import Model
+from burnish.nn.pretrain import Plan, next_token_loss, pretrain
+from burnish.nn.quest import LSQ, PACT, QuantizedLinear, Quantizer
+from burnish.nn.quest_packed import WIDEST, PackedLinear
+from burnish.nn.stream import Stream
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+EVERY = 25
+"""Steps between two checkpoints."""
+HELD = 8
+"""One window in so many is not trained on: the losses are of these."""
+
+
+class QuEST(Compressor):
+    """Train on with low-bit weights and activations: rotated, on the best grid, with trusted gradients."""
+
+    paper: ClassVar[Paper | None] = Paper(
+        title="QuEST: Stable Training of LLMs with 1-Bit Weights and Activations",
+        authors="Panferov, Chen, Tabesh, Castro, Nikdan, Alistarh",
+        year=2025,
+        venue="ICML 2025",
+        arxiv="2502.05003",
+    )
+
+    bits: Literal[1, 2, 3, 4, 5, 6, 7, 8, 16] = 4
+    """Bits per weight; 16 leaves weights alone."""
+    a_bits: Literal[1, 2, 3, 4, 5, 6, 7, 8, 16] = 4
+    """Bits per activation; 16 leaves activations alone."""
+    grid: Literal["quest", "lsq", "pact"] = "quest"
+    """Kind of grid: QuEST's, a learned step (LSQ), or learned clips of activations (PACT) and a learned step of weights."""
+    rotation: Literal["half", "full", "none"] = "half"
+    """QuEST's rotation: cancelled in the product ("half"), undone after rounding ("full"), or left out."""
+    gradient: Literal["trust", "clip", "ste"] = "trust"
+    """Where gradients pass: where rounding moved little, inside the clip, or everywhere (straight-through)."""
+    outer: Annotated[float, Field(gt=0)] = 1.0
+    """Multiplies what is trusted, or the clip; the paper's figure 10 tries 1.05 to 1.5 at 1 bit."""
+    sparse: bool = False
+    """Keep 4 of each 8 weights (a 4:8 pattern) beside rounding them."""
+    steps: Annotated[int, Field(ge=1)] = 200
+    """Training steps."""
+    batch: Annotated[int, Field(ge=1)] = 4
+    """Windows in a step."""
+    rate: Annotated[float, Field(gt=0)] = 2e-5
+    """Peak learning rate."""
+    samples: Annotated[int, Field(ge=2)] = 512
+    """Windows of text; the default takes what a shorter text holds, a number that you give must fit."""
+    length: Annotated[int, Field(ge=2)] = 512
+    """Tokens in a window."""
+    calib_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Which windows of the text are taken, and their order."""
+
+    def __call__(self, model: Model, calib: Dataset, run: Run | None = None) -> Model:
+        """Put all linear layers of the blocks on grids, and train.
+
+        Args:
+            model: Any supported architecture; it is not changed.
+            calib: Text to train on.
+            run: Where progress, checkpoints and losses go.
+
+        Raises:
+            Unsupported: an architecture without plain linear layers.
+            BadInput: too little text for the windows, or a loss that is no number.
+        """
+        run = ensure(run)
+        sites = list(model.sites())
+        tokens = calibration_windows(self, model, calib, run)
+        held, trained = tokens[::HELD], tokens[[i for i in range(len(tokens)) if i % HELD]]
+        losses = {"loss_full_precision": _loss(model.net, held)}
+        net = copy.deepcopy(model.net)
+        for site in sites:
+            _put(
+                net,
+                site.name,
+                QuantizedLinear.of(net.get_submodule(site.name), self._quantizer(True), self._quantizer(False)),
+            )
+        losses["loss_rounded_untrained"] = _loss(net, held)
+        plan = Plan(batch=self.batch, rate=self.rate, warmup=0.1, floor=0.0, seed=self.calib_seed)
+        with Progress("quest", self.steps, "steps") as progress:
+            pretrain(
+                net,
+                self._stream(trained),
+                plan,
+                checkpoint=run.folder / "quest.safetensors",
+                every=EVERY,
+                progress=lambda step, _, loss: progress.advance(step - progress.done, note=f"loss {loss:.3f}"),
+            )
+        losses["loss_rounded"] = _loss(net, held)
+        if self._packs():
+            packed = copy.deepcopy(net)
+            for site in sites:
+                _put(packed, site.name, PackedLinear.of(packed.get_submodule(site.name)))
+            losses["loss_packed"] = _loss(packed, held)
+        run.metric(**losses)
+        found = replace(model, net=net)
+        return found.then(f"QuEST: trained on for {self.steps} steps with W{self.bits}A{self.a_bits}", self._online())
+
+    def _quantizer(self, weights: bool) -> nn.Module:
+        bits = self.bits if weights else self.a_bits
+        if self.grid != "quest" and bits < 16:
+            return LSQ(bits) if weights or self.grid == "lsq" else PACT(bits)
+        made = Quantizer(
+            bits, self.rotation if self.grid == "quest" else "none", self.gradient, sparse=self.sparse and weights
+        )
+        made.width *= self.outer
+        return made
+
+    def _packs(self) -> bool:
+        return self.grid == "quest" and max(self.bits, self.a_bits) <= WIDEST and not self.sparse
+
+    def _stream(self, tokens: Tensor) -> Stream:
+        """As many windows as all steps take, passing over the text as often as that needs."""
+        draw = torch.Generator().manual_seed(self.calib_seed)
+        wanted = self.steps * self.batch
+        passes = -(-wanted // len(tokens))
+        order = torch.cat([torch.randperm(len(tokens), generator=draw) for _ in range(passes)])[:wanted]
+        return _windows(tokens[order])
+
+    def _online(self) -> tuple[str, ...]:
+        turned = "rotated and " if self.grid == "quest" and self.rotation != "none" else ""
+        return (f"inputs of linear layers are {turned}rounded to {self.a_bits} bits, their weights as they are used",)
+
+
+def _windows(tokens: Tensor) -> Stream:
+    """Windows, (rows, length), as rows of a stream, each a document of its own."""
+    rows, length = tokens.shape
+    weights = torch.ones(rows, length)
+    weights[:, 0] = 0.0
+    places = torch.arange(length).expand(rows, length)
+    return Stream(tokens, torch.arange(rows)[:, None].expand(rows, length), weights, places)
+
+
+@torch.no_grad()
+def _loss(net: Any, tokens: Tensor) -> float:
+    """Mean next-token loss on windows, (rows, length), in nats a token."""
+    stream = _windows(tokens)
+    parts = [stream.rows(torch.tensor([row]), net.device) for row in range(len(tokens))]
+    return sum(float(next_token_loss(net, part)) for part in parts) / len(parts)
+
+
+def _put(net: nn.Module, path: str, module: nn.Module) -> None:
+    parent, _, name = path.rpartition(".")
+    setattr(net.get_submodule(parent), name, module)
