@@ -19,8 +19,18 @@ from burnish.workflow import run_method
 Memory = namedtuple("Memory", "available")
 
 
-def test_what_fits_is_admitted() -> None:
-    admit("tiny", RTN)
+def test_what_fits_is_asked_once_and_then_loaded(tmp_path: Path, monkeypatch) -> None:
+    asked: list[tuple[str, type]] = []
+
+    def watching(name: str, method: type, **options: object) -> None:
+        asked.append((name, method))
+        admit(name, method, **options)
+
+    monkeypatch.setattr("burnish.models.admission.admit", watching)
+    result = run_method("rtn", RTN(), {"model": "tiny"}, tmp_path / "r", reload=False)
+    assert asked == [("tiny", RTN)]
+    assert result.saved is not None
+    assert (result.saved / "config.json").is_file()
 
 
 def test_an_architecture_that_a_compressor_cannot_treat_is_refused_unread(tmp_path: Path, monkeypatch) -> None:

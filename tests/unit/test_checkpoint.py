@@ -27,9 +27,12 @@ def configure(folder: Path, **changes: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-def test_a_sound_folder_passes(folder: Path) -> None:
-    require_sound(folder)
-    require_sound(TINY)
+def test_a_folder_is_sound_until_its_configuration_asks_for_one_layer_more(folder: Path) -> None:
+    layers = json.loads((folder / "config.json").read_text())["num_hidden_layers"]
+    assert len(burnish.load(str(folder)).blocks()) == layers
+    configure(folder, num_hidden_layers=layers + 1)
+    with pytest.raises(BadInput, match=f"num_hidden_layers is {layers + 1}, and the weights hold {layers} layers"):
+        require_sound(folder)
 
 
 @pytest.mark.parametrize(

@@ -164,8 +164,7 @@ class FlatQuant(Compressor):
         return flat, (before, after)
 
     def _round(self, block: Block, flat: FlatBlock, log: LayerLog, losses: tuple[float, float]) -> None:
-        exact = {role: flat.double().transformed(role)[0].detach().float() for role in flat.linears}
-        flat.fold(round_weights=self.weights == "rtn")
+        exact = flat.fold(round_weights=self.weights == "rtn")
         switch(block, on=True)
         spec = GridSpec(self.bits, sym=True, group=-1) if self.bits < 16 else None
         moments = second_moments(block, tuple(flat.linears)) if spec and self.weights == "gptq" else {}

@@ -185,15 +185,20 @@ class FlatBlock(nn.Module):
     # -- folding ------------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def fold(self, round_weights: bool = True) -> None:
+    def fold(self, round_weights: bool = True) -> dict[str, Tensor]:
         """Write what was learned into the block: weights and norms in double precision, and its stages.
 
         Args:
             round_weights: Put the weights on their grids; otherwise a later step does.
+
+        Returns:
+            Role to the transformed weight before it was rounded, float32.
         """
         wide = self.double()
+        exact = {}
         for role, linear in self.linears.items():
             weight, bias = wide.transformed(role)
+            exact[role] = weight.float()
             if self.bits.weights < 16 and round_weights:
                 self._set(role, weight)
             else:
@@ -209,6 +214,7 @@ class FlatBlock(nn.Module):
             pair = wide._of("k").matrices()
             tap = self.block.at(self.block.model.adapter.attention).tap
             tap.fill(tuple(p.right for p in pair), *(self._grid(self.cache_clips[role]) for role in ("k", "v")))
+        return exact
 
     def double(self) -> FlatBlock:
         """A copy that computes in double precision."""
