@@ -5,15 +5,16 @@
 One model judges 64 requirements of eight small workspaces of which the truth is known, for it was planted (half are
 satisfied; the others fail in ways of which some show in the file system and some only in what files hold). Arms differ in
 the modules alone: nothing but the requirement (ask-only); the tree of files (tree); the tree, and the content of files
-that the model itself chooses (agent). Beside them stands the pre-check without a model, which a
-judge should beat to be worth its cost, and which takes what names no path for satisfied; and, deciding nothing, the agent whose verdict is read from the log-probabilities of yes and no
-instead of its reply, where the model gives them. A requirement that stays unscored counts as not aligned.
+that the model itself chooses (agent). Beside them stands the pre-check without a model, which a judge should beat to be
+worth its cost, and which takes what names no path for satisfied; and, deciding nothing, the agent whose verdict is read
+from the log-probabilities of yes and no instead of its reply, where the model gives them. A requirement that stays unscored
+counts as not aligned.
 
 Arms that ask the same question share the answer, which temperature 0 makes the same: the agent whose verdict is weighed
 locates what the agent has located. Each arm's tokens are counted as if it were alone; its minutes are not.
 
-The workspaces have no trajectories, so *retrieve* is not compared. The paper compares with people's consensus on
-workspaces that are not published.
+The workspaces have no trajectories, so *retrieve* is not compared. The paper compares with people's consensus on the
+workspaces of three agents; of these one agent's work on one task is public, too little to decide anything.
 
 ## What must hold
 

@@ -4,9 +4,10 @@
 
 One model marks errors in 60 translations of WMT'23, English to German, one of each source; the gold is what one rater
 marked there. Arms differ in the examples alone: four of the same rater's ratings of other systems' translations of the same
-source (specialist); as many of the same systems on another source (shuffled); none (zero-shot). Beside them, and deciding
-nothing, stands the baseline that copies the specialist's examples without a model (copy), which a model should beat to be
-worth its cost. A small one may not.
+source (specialist); as many of the same systems on another source (shuffled); the same few ratings of other sources for
+every translation (fixed, the generalist). Beside them, and deciding nothing, stand the model without examples (zero-shot),
+which does not even see how an answer looks, and the baseline that copies the specialist's examples without a model (copy),
+which a model should beat to be worth its cost. A small one may not.
 
 So that a small model on a small machine can read them, sources have 540 characters at most and examples are four; the paper
 shows all. A reply of which nothing can be read counts as marking nothing. F1 is per character and micro-averaged; a row is
@@ -15,7 +16,7 @@ a source with its share in F1, as in `burnish.claims.specialist_copy`.
 ## What must hold
 
 F1 of the specialist minus that of shuffled, over the same translations, is above 0 with its whole interval; and so is that
-of the specialist minus zero-shot, the generalist.
+of the specialist minus fixed.
 
 ## References
 
@@ -112,7 +113,7 @@ def _one(method: Any, path: Path, judge: Any, part: Run) -> dict[str, Any]:
 
 ARMS = tuple(
     Arm(name=name, use="specialist judge", settings={"arms": [name]}, baseline=name != "specialist")
-    for name in ("specialist", "shuffled", "zero-shot", "copy")
+    for name in ("specialist", "shuffled", "fixed", "zero-shot", "copy")
 )
 CRITERIA = tuple(
     Criterion(
@@ -124,7 +125,7 @@ CRITERIA = tuple(
         against=against,
         side="above",
     )
-    for against, said in (("shuffled", "shown ratings of another source"), ("zero-shot", "shown none"))
+    for against, said in (("shuffled", "shown ratings of another source"), ("fixed", "always shown the same ones"))
 )
 
 CLAIM = SpecialistClaim(
@@ -132,7 +133,7 @@ CLAIM = SpecialistClaim(
     title="specialist autorater",
     sentence=(
         "A language model that is shown how a rater marked other translations of the same source marks errors more as that "
-        "rater does than the same model shown the rater's marks on another source, or shown none."
+        "rater does than the same model shown the rater's marks on another source, or always the same few marks."
     ),
     paper=PAPER,
     figures=FIGURES,
