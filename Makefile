@@ -35,13 +35,18 @@ $(VENV)/.torch: constraints.txt | $(VENV)/bin/python
 	$(PIP) torch
 	touch $@
 
-$(VENV)/.models: pyproject.toml constraints.txt $(VENV)/.torch
+$(VENV)/.models: pyproject.toml constraints.txt $(VENV)/.torch $(VENV)/.kernels
 	$(PIP) -e ".[models]"
 	touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.torch
+# Compiled kernels are optional: without a C++ compiler everything runs in plain torch.
+$(VENV)/.kernels: $(wildcard kernels/*.* kernels/src/* kernels/burnish_kernels/*.py) | $(VENV)/bin/python
+	$(PIP) ./kernels || echo "burnish-kernels was not built (it needs a C++ compiler): plain torch is used instead"
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.torch $(VENV)/.kernels
 	$(PIP) -e ".[models,dev,cluster,workspaces,overlap,ppi,translation]"
 	touch $@ $(VENV)/.models
 
 clean:
-	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build kernels/build dist site .pytest_cache .mypy_cache .ruff_cache

@@ -46,9 +46,12 @@ def tokens(samples: int = 6, length: int = 16, seed: int = 0) -> torch.Tensor:
     return torch.randint(0, 128, (samples, length), generator=torch.Generator().manual_seed(seed))
 
 
-def build(name: str, attention: str = "sdpa") -> Model:
+def build(name: str, attention: str = "sdpa", widths: int | None = None) -> Model:
     torch.manual_seed(0)
-    net = tf.AutoModelForCausalLM.from_config(CONFIGS[name](), attn_implementation=attention).eval()
+    config = CONFIGS[name]()
+    if widths is not None:
+        config.head_dim = widths
+    net = tf.AutoModelForCausalLM.from_config(config, attn_implementation=attention).eval()
     net.requires_grad_(False)
     generator = torch.Generator().manual_seed(1)
     for parameter in net.parameters():

@@ -1,0 +1,148 @@
+"""Compiled kernels, where `burnish-kernels` is installed, as operators of torch; None of it is needed.
+
+`pip install burnish-kernels` (or `./kernels` of a clone) brings them; `BURNISH_KERNELS=0` leaves them out. Every caller has a path
+in plain torch that gives the same numbers up to the order of sums. They run on the CPU in float32 and do not differentiate.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+ZERO_KINDS = ("middle", "integer", "offset")
+"""What a group's zero is: the middle of the codes, an integer code, or a number that is added; in the library's order."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """The loaded library.
+
+    Attributes:
+        functions: Its plain C functions.
+        instructions: The build that runs here: "avx512", "avx2" or "baseline".
+    """
+
+    functions: ctypes.CDLL
+    instructions: str
+
+
+class Packed(ctypes.Structure):
+    """The library's view of a packed weight matrix; it owns nothing."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("words", "scale", "zero", "bias")),
+        *((name, ctypes.c_int32) for name in ("rows", "columns", "bits", "group", "kind")),
+    )
+
+
+class Layer(ctypes.Structure):
+    """The library's view of a transformer block."""
+
+    _fields_ = (
+        *((role, Packed) for role in ("q", "k", "v", "o", "gate", "up", "down")),
+        *((name, ctypes.c_void_p) for name in ("attention_norm", "mlp_norm", "query_norm", "key_norm")),
+        *((name, ctypes.c_void_p) for name in ("attention_out", "mlp_out", "keys", "values")),
+        *((name, ctypes.c_int32) for name in ("window", "rope")),
+    )
+
+
+class Decoder(ctypes.Structure):
+    """The library's view of a decoder-only transformer."""
+
+    _fields_ = (
+        ("layers", ctypes.POINTER(Layer)),
+        *((name, ctypes.POINTER(Packed)) for name in ("embedding", "head")),
+        ("final_norm", ctypes.c_void_p),
+        *((name, ctypes.c_float) for name in ("eps", "scaling", "embedding_scale")),
+        *((name, ctypes.c_int32) for name in ("count", "hidden", "inner", "query_heads", "key_heads", "width")),
+        *((name, ctypes.c_int32) for name in ("activation", "capacity")),
+    )
+
+
+class Step(ctypes.Structure):
+    """What one step reads and writes."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("tokens", "input", "slots", "places", "first", "cosines", "sines")),
+        *((name, ctypes.c_void_p) for name in ("logits", "hidden")),
+        *((name, ctypes.c_int32) for name in ("rows", "threads")),
+    )
+
+
+@cache
+def library() -> Library | None:
+    """The library, or None where it is not installed, switched off or not for this processor."""
+    if os.environ.get("BURNISH_KERNELS") == "0":
+        return None
+    try:
+        import burnish_kernels
+    except ImportError:
+        return None
+    shipped = Path(torch.__file__).parent / "lib" / "libgomp.so.1"
+    try:
+        functions, instructions = burnish_kernels.load(shipped if shipped.is_file() else None)
+    except OSError:
+        return None
+    pointer, number, long = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+    functions.burnish_linear.argtypes = [ctypes.POINTER(Packed), pointer, long, pointer, long, number, number]
+    functions.burnish_step.argtypes = [ctypes.POINTER(Decoder), ctypes.POINTER(Step)]
+    functions.burnish_rows.argtypes = [ctypes.POINTER(Packed), pointer, number, pointer]
+    for name in ("burnish_linear", "burnish_step", "burnish_rows"):
+        getattr(functions, name).restype = None
+    return Library(functions, instructions)
+
+
+def path_taken() -> str:
+    """Which path runs, for people: "compiled kernels (avx2)" or "plain torch"."""
+    found = library()
+    return "plain torch" if found is None else f"compiled kernels ({found.instructions})"
+
+
+@torch.library.custom_op("burnish::packed_linear", mutates_args=())
+def packed_linear(
+    x: Tensor, words: Tensor, scale: Tensor, zero: Tensor | None, bias: Tensor | None, bits: int, group: int, kind: int
+) -> Tensor:
+    """``x Wᵀ + bias`` with packed weights (`burnish.nn.packed`).
+
+    Args:
+        x: (rows, inputs) float32, on the CPU.
+        words: (panels, units, bits, 16) int32.
+        scale: (panels, groups, 16) float16.
+        zero: The same, where `kind` is not 0.
+        bias: (outputs,) float32. Its length is the number of outputs, so a layer without bias passes zeros.
+        bits: Bits of a code.
+        group: Inputs that share a scale.
+        kind: Index into `ZERO_KINDS`.
+
+    Returns:
+        (rows, outputs) float32.
+    """
+    found = library()
+    assert found is not None
+    x = x.contiguous()
+    assert bias is not None
+    y = x.new_empty(len(x), len(bias))
+    view = Packed(
+        words.data_ptr(),
+        scale.data_ptr(),
+        None if zero is None else zero.data_ptr(),
+        bias.data_ptr(),
+        *(len(bias), x.shape[1], bits, group, kind),
+    )
+    found.functions.burnish_linear(
+        ctypes.byref(view), x.data_ptr(), x.shape[1], y.data_ptr(), y.shape[1], len(x), torch.get_num_threads()
+    )
+    return y
+
+
+@packed_linear.register_fake
+def _(
+    x: Tensor, words: Tensor, scale: Tensor, zero: Tensor | None, bias: Tensor, bits: int, group: int, kind: int
+) -> Tensor:
+    return x.new_empty(len(x), len(bias))
