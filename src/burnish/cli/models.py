@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Group, Parameter
 
@@ -71,6 +71,10 @@ def generate(
     max_tokens: Annotated[int, Parameter(help="Most tokens of the answer.")] = 256,
     temperature: Annotated[float, Parameter(help="0 takes the likeliest token each time.")] = 0.0,
     using: Annotated[list[str] | None, Parameter(name="--with", help="Serving methods.", negative="")] = None,
+    runtime: Annotated[
+        Literal["plain", "packed"],
+        Parameter(help="packed runs a compressed-tensors folder on its codes: less memory, and faster token by token."),
+    ] = "plain",
     seed: SeedFlag = 0,
     threads: ThreadsFlag = None,
 ) -> None:
@@ -94,9 +98,17 @@ def generate(
         )
     except ValidationError as error:
         raise BadInput.of("the model cannot be asked so", faults(error)) from None
-    llm = catalogue.reference("burnish.llm:connect")(model)
+    if runtime == "packed":
+        opened = catalogue.reference("burnish.engine.fused:open_fused")(model, notify=look.note)
+        llm = catalogue.reference("burnish.llm.local:Local")(opened)
+    else:
+        llm = catalogue.reference("burnish.llm:connect")(model)
     replies = llm.generate([[{"role": "user", "content": prompt}]], sampling, Run.scratch(seed=seed))
     look.say(replies[0].text)
+    if runtime == "packed":
+        usage, seconds = replies[0].usage, replies[0].seconds
+        path = catalogue.reference("burnish.nn.kernels:path_taken")()
+        look.note(f"{usage.completion_tokens} tokens in {seconds:.1f} s, by {path}")
 
 
 def server(*words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> None:

@@ -9,7 +9,9 @@ the same packed layers and the same cache.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MethodType
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch import Tensor
 
 from burnish.engine.store import StoredLayer, filled, stored
 from burnish.models.model import Model
+from burnish.models.packed_folder import open_packed
 from burnish.nn import kernels
 from burnish.nn.packed import PackedEmbedding, PackedLinear
 
@@ -75,6 +78,21 @@ def fuse(model: Model) -> Model:
 
     net.forward = MethodType(forward, net)
     return model
+
+
+def open_fused(name: str | Path, head_bits: int = 8, notify: Callable[[str], None] = lambda line: None) -> Model:
+    """Open a compressed-tensors folder on its codes, decoding in one call where that is possible; else the reason is told.
+
+    Args:
+        name: As for `burnish.models.packed_folder.open_packed`, as are the errors.
+        head_bits: 8 or 16, of embedding and head.
+        notify: Is told what is fetched, and why there are no compiled steps.
+    """
+    model = open_packed(name, head_bits, notify)
+    if reason := why_not(model):
+        notify(f"no compiled steps: {reason}")
+        return model
+    return fuse(model)
 
 
 @dataclass

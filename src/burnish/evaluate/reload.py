@@ -12,6 +12,7 @@ limits it ends with an error.
 |---|---|---|---|---|
 | transformers | hf, compressed-tensors, gguf | equal to the bit | logits 1e-5 | the same operations on the same numbers |
 | transformers | 16-bit models with 8-bit activations | | KL 0.01, NLL 0.01 | it rounds scales and activations in 16 bits |
+| packed | compressed-tensors | equal to the bit | logits 1e-3, KL 1e-8 | burnish on the codes themselves: sums in another order |
 | gptqmodel | gptq | equal to the bit, in half precision | KL 1e-3, NLL 0.005 | its kernels compute in half precision |
 | llama.cpp | gguf | not shown | KL 0.02, NLL 0.02 | activations in 8 bits, keys and values in half precision |
 
@@ -51,7 +52,7 @@ class Reload(Analysis):
     needs: ClassVar[tuple[str, ...]] = ("models",)
     repeats: ClassVar[bool] = True  # what it looks at may have changed under the same name
 
-    loader: Literal["auto", "transformers", "gptqmodel", "llama.cpp"] = "auto"
+    loader: Literal["auto", "transformers", "gptqmodel", "llama.cpp", "packed"] = "auto"
     """Who loads it; auto for the one that the format is meant for."""
     python: str = ""
     """Interpreter of an environment that has the loader; by default this one."""

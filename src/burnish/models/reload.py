@@ -24,11 +24,11 @@ from burnish.models.loaders import causal_lm, llama_cpp
 from burnish.models.loaders.causal_lm import RECORD, digests, log_probabilities
 from burnish.models.model import Model
 
-Loader = Literal["transformers", "gptqmodel", "llama.cpp"]
+Loader = Literal["transformers", "gptqmodel", "llama.cpp", "packed"]
 
 READERS: dict[str, tuple[Loader, ...]] = {
     "hf": ("transformers",),
-    "compressed-tensors": ("transformers",),
+    "compressed-tensors": ("transformers", "packed"),
     "gptq": ("gptqmodel",),
     "gguf": ("llama.cpp", "transformers"),
 }
@@ -89,6 +89,8 @@ class Limits:
 LIMITS: dict[Loader, Limits] = {
     # The same weights and the same operations: nothing but the order of sums may differ.
     "transformers": Limits(1e-5, 1e-9, 1e-5),
+    # The same weights; sums in another order than a product of plain matrices has.
+    "packed": Limits(1e-3, 1e-8, 1e-5),
     # Its kernels compute in half precision.
     "gptqmodel": Limits(None, 1e-3, 5e-3),
     # It rounds activations to 8 bits in blocks of 32 and keeps keys and values in half precision. What that costs

@@ -1,6 +1,6 @@
 """Load a model folder in a process of its own, and write down what it holds and computes.
 
-    python causal_lm.py transformers|gptqmodel FOLDER OUT
+    python causal_lm.py transformers|gptqmodel|packed FOLDER OUT
 
 FOLDER holds a reload record, whose tokens are fed to the model. OUT becomes a safetensors file: the logits of the last
 positions, the log-probability of each token but the first, the ids that the folder's tokenizer gives the record's text,
@@ -32,7 +32,7 @@ def main(loader: str, folder: Path, out: Path) -> None:
     torch.set_num_threads(min(facts["threads"], os.cpu_count() or 1))
     device = facts["device"] if facts["device"] != "cuda" or torch.cuda.is_available() else "cpu"
     dtype = getattr(torch, facts["dtype"])
-    load = {"transformers": with_transformers, "gptqmodel": with_gptqmodel}[loader]
+    load = {"transformers": with_transformers, "gptqmodel": with_gptqmodel, "packed": on_its_codes}[loader]
     net = load(folder, facts["format"], dtype, device)
     with torch.no_grad():
         logits = net(input_ids=tokens[None].to(device), use_cache=False).logits[0].float().cpu()
@@ -62,6 +62,13 @@ def with_gptqmodel(folder: Path, format: str, dtype: Any, device: str) -> Any:
     return GPTQModel.load(str(folder.absolute()), device=device, backend=backend, dtype=dtype).model.eval()
 
 
+def on_its_codes(folder: Path, format: str, dtype: Any, device: str) -> Any:
+    """The model as burnish runs it packed; embedding and head as they are, so that every number can be compared."""
+    from burnish.models.packed_folder import open_packed
+
+    return open_packed(folder, head_bits=16).net
+
+
 def tokenizer(folder: Path) -> Any:
     """The folder's tokenizer."""
     from transformers import AutoTokenizer
@@ -76,6 +83,8 @@ def weights(net: Any) -> dict[str, Any]:
         if hasattr(module, "dequantize_weight"):
             # gptqmodel keeps a matrix as (inputs, outputs); it pads inputs that fill no whole word
             found[f"{name}.weight"] = module.dequantize_weight().T[: module.out_features, : module.in_features]
+        elif hasattr(module, "dequantized"):
+            found[f"{name}.weight"] = module.dequantized()
     return found
 
 
