@@ -1,5 +1,6 @@
 // What Python calls: plain C functions, so that one build serves every version of Python and of torch.
 #include "decoder.h"
+#include "kronecker.h"
 #include "linear.h"
 
 #define API extern "C" __attribute__((visibility("default")))
@@ -16,3 +17,12 @@ API void burnish_linear(const Packed* w, const float* x, int64_t x_stride, float
 API void burnish_step(const Decoder* decoder, const Step* s) { step(*decoder, *s); }
 
 API void burnish_rows(const Packed* w, const int64_t* rows, int32_t count, float* to) { decode_rows(*w, rows, count, 1.0f, to); }
+
+API void burnish_kronecker_sparse(const float* x, const float* w, const int64_t* strides, float* y, int64_t n, int32_t a, int32_t b,
+                                  int32_t c, int32_t d, int32_t threads) {
+    kronecker_sparse(x, w, strides, y, n, a, b, c, d, threads);
+}
+
+API void burnish_kronecker_turn(const Turn* turn, const float* x, float* y, int64_t rows, int32_t threads) {
+    kronecker_turn(*turn, x, y, rows, threads);
+}

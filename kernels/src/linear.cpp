@@ -7,13 +7,14 @@
 #include <cstdlib>
 #include <vector>
 
+#include "tile.h"
+
 namespace burnish {
 
 namespace {
 
 constexpr int COLUMNS_AT_ONCE = 256;  // of a decoded panel: 16 KiB, half of a first-level cache
 constexpr int ROWS_AT_ONCE = 192;     // of input that share a decoded panel
-constexpr int TILE = LANES == 16 ? 12 : 6;  // input rows of a register tile
 
 int padded(const Packed& w) { return w.units() * UNIT; }
 
@@ -96,28 +97,6 @@ inline const uint32_t* decode_plane(const uint32_t* words, float weight, bool fi
     return words;
 }
 
-// y[0..ROWS) x 16 (+)= x[0..ROWS)(columns) times panel (columns, 16).
-template <int ROWS>
-void tile(const float* x, int64_t x_stride, const float* panel, int columns, float* y, int64_t y_stride, bool add) {
-    Floats total[ROWS][VECTORS];
-    for (int r = 0; r < ROWS; r++)
-        for (int v = 0; v < VECTORS; v++) total[r][v] = add ? load<Floats>(y + r * y_stride + v * LANES) : Floats{};
-    for (int k = 0; k < columns; k++) {
-        Floats b[VECTORS];
-        for (int v = 0; v < VECTORS; v++) b[v] = load<Floats>(panel + k * PANEL + v * LANES);
-        for (int r = 0; r < ROWS; r++)
-            for (int v = 0; v < VECTORS; v++) total[r][v] += b[v] * x[r * x_stride + k];
-    }
-    for (int r = 0; r < ROWS; r++)
-        for (int v = 0; v < VECTORS; v++) store(y + r * y_stride + v * LANES, total[r][v]);
-}
-
-template <int ROWS>
-void tile_of(int rows, const float* x, int64_t xs, const float* panel, int columns, float* y, int64_t ys, bool add) {
-    if (rows == ROWS) return tile<ROWS>(x, xs, panel, columns, y, ys, add);
-    if constexpr (ROWS > 1) tile_of<ROWS - 1>(rows, x, xs, panel, columns, y, ys, add);
-}
-
 // A buffer of this thread, kept between calls and aligned to cache lines.
 float* scratch(int64_t floats) {
     static thread_local std::vector<float> held;
@@ -155,9 +134,7 @@ void many(const Packed& w, const float* x, int64_t xs, float* y, int64_t ys, int
                 decode_panel(w, p, panel);
                 for (int k = 0; k < w.columns; k += COLUMNS_AT_ONCE) {
                     const int width = std::min(COLUMNS_AT_ONCE, w.columns - k);
-                    for (int r = 0; r < height; r += TILE)
-                        tile_of<TILE>(std::min(TILE, height - r), x + (top + r) * xs + k, xs, panel + (int64_t)k * PANEL,
-                                      width, out + r * PANEL, PANEL, k > 0);
+                    block(height, x + top * xs + k, xs, panel + (int64_t)k * PANEL, width, out, PANEL, k > 0);
                 }
                 finish(w, p, out, y + top * ys, ys, height);
             }

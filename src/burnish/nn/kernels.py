@@ -75,6 +75,16 @@ class Step(ctypes.Structure):
     )
 
 
+class Turn(ctypes.Structure):
+    """The library's view of a Kronecker product, and of the grid after it."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("left", "right")),
+        *((name, ctypes.c_int32) for name in ("l", "r", "bits")),
+        *((name, ctypes.c_float) for name in ("high", "low")),
+    )
+
+
 @cache
 def library() -> Library | None:
     """The library, or None where it is not installed, switched off or not for this processor."""
@@ -93,8 +103,11 @@ def library() -> Library | None:
     functions.burnish_linear.argtypes = [ctypes.POINTER(Packed), pointer, long, pointer, long, number, number]
     functions.burnish_step.argtypes = [ctypes.POINTER(Decoder), ctypes.POINTER(Step)]
     functions.burnish_rows.argtypes = [ctypes.POINTER(Packed), pointer, number, pointer]
-    for name in ("burnish_linear", "burnish_step", "burnish_rows"):
-        getattr(functions, name).restype = None
+    sizes = [number] * 4
+    functions.burnish_kronecker_sparse.argtypes = [pointer, pointer, pointer, pointer, long, *sizes, number]
+    functions.burnish_kronecker_turn.argtypes = [ctypes.POINTER(Turn), pointer, pointer, long, number]
+    for name in ("linear", "step", "rows", "kronecker_sparse", "kronecker_turn"):
+        getattr(functions, f"burnish_{name}").restype = None
     return Library(functions, instructions)
 
 
@@ -146,3 +159,80 @@ def _(
     x: Tensor, words: Tensor, scale: Tensor, zero: Tensor | None, bias: Tensor, bits: int, group: int, kind: int
 ) -> Tensor:
     return x.new_empty(len(x), len(bias))
+
+
+def runs_here(*tensors: Tensor | None) -> bool:
+    """Whether the library is there and takes these tensors: float32, on the CPU, no gradient wanted."""
+    given = [tensor for tensor in tensors if tensor is not None]
+    if any(tensor.device.type != "cpu" or tensor.dtype != torch.float32 for tensor in given):
+        return False
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given):
+        return False
+    return library() is not None
+
+
+@torch.library.custom_op("burnish::kronecker_sparse", mutates_args=())
+def kronecker_sparse(x: Tensor, weight: Tensor) -> Tensor:
+    """Multiply by a Kronecker-sparse matrix with the batch first (`burnish.nn.kronecker_sparse`); nothing is permuted.
+
+    Args:
+        x: (batch, a c d) float32, on the CPU.
+        weight: (a, b, c, d), in any arrangement.
+
+    Returns:
+        (batch, a b d).
+    """
+    found = library()
+    assert found is not None
+    x = x.contiguous()
+    a, b, c, d = weight.shape
+    y = x.new_empty(len(x), a * b * d)
+    strides = (ctypes.c_int64 * 4)(*weight.stride())
+    found.functions.burnish_kronecker_sparse(
+        x.data_ptr(), weight.data_ptr(), strides, y.data_ptr(), len(x), a, b, c, d, torch.get_num_threads()
+    )
+    return y
+
+
+@kronecker_sparse.register_fake
+def _(x: Tensor, weight: Tensor) -> Tensor:
+    a, b, _, d = weight.shape
+    return x.new_empty(len(x), a * b * d)
+
+
+@torch.library.custom_op("burnish::kronecker_turn", mutates_args=())
+def kronecker_turn(
+    x: Tensor, left: Tensor | None, right: Tensor | None, size: list[int], bits: int, high: float, low: float
+) -> Tensor:
+    """Multiply by a Kronecker product L ⊗ R, and put each row on a symmetric grid, in one pass over memory.
+
+    Args:
+        x: (rows, l r) float32, on the CPU.
+        left: (l, l), or None for the identity.
+        right: (r, r), or None.
+        size: (l, r), of the matrix that a row of `x` is read as.
+        bits: Of the grid; 16 for none.
+        high: Fraction of a row's highest value that the grid keeps.
+        low: Of its lowest.
+
+    Returns:
+        (rows, l r).
+    """
+    found = library()
+    assert found is not None
+    x = x.contiguous()
+    factors = [None if factor is None else factor.contiguous() for factor in (left, right)]
+    y = torch.empty_like(x)
+    pointers = [None if factor is None else factor.data_ptr() for factor in factors]
+    turn = Turn(*pointers, *size, bits, high, low)
+    found.functions.burnish_kronecker_turn(
+        ctypes.byref(turn), x.data_ptr(), y.data_ptr(), len(x), torch.get_num_threads()
+    )
+    return y
+
+
+@kronecker_turn.register_fake
+def _(
+    x: Tensor, left: Tensor | None, right: Tensor | None, size: list[int], bits: int, high: float, low: float
+) -> Tensor:
+    return torch.empty_like(x)

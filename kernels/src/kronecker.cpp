@@ -1,0 +1,139 @@
+#include "kronecker.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tile.h"
+
+namespace burnish {
+
+namespace {
+
+constexpr int BATCH = 32;           // vectors whose inputs are gathered at a time
+constexpr int HIGH = 4, WIDE = 3;   // a register tile: vectors of the batch by outputs
+
+// out[n][b] over LANES neighbours along d: inputs (n, c), weights (b, c).
+template <int N, int B>
+void cell(const float* x, const float* w, int c, float* out, int64_t out_stride) {
+    Floats total[N][B] = {};
+    for (int k = 0; k < c; k++) {
+        Floats weight[B];
+        for (int j = 0; j < B; j++) weight[j] = load<Floats>(w + ((int64_t)j * c + k) * LANES);
+        for (int i = 0; i < N; i++) {
+            const Floats in = load<Floats>(x + ((int64_t)i * c + k) * LANES);
+            for (int j = 0; j < B; j++) total[i][j] += in * weight[j];
+        }
+    }
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < B; j++) store(out + i * out_stride + j * LANES, total[i][j]);
+}
+
+template <int N, int B>
+void cell_of(int n, int b, const float* x, const float* w, int c, float* out, int64_t stride) {
+    if (n == N && b == B) return cell<N, B>(x, w, c, out, stride);
+    if constexpr (B > 1) {
+        if (b < B) return cell_of<N, B - 1>(n, b, x, w, c, out, stride);
+    }
+    if constexpr (N > 1) cell_of<N - 1, B>(n, b, x, w, c, out, stride);
+}
+
+// A matrix (rows, columns) as panels of 16 columns, each (rows, 16), filled up with zeros.
+std::vector<float> panels(const float* m, int rows, int columns) {
+    const int count = (columns + PANEL - 1) / PANEL;
+    std::vector<float> made((size_t)count * rows * PANEL);
+    for (int k = 0; k < rows; k++)
+        for (int j = 0; j < columns; j++) made[((size_t)(j / PANEL) * rows + k) * PANEL + j % PANEL] = m[(size_t)k * columns + j];
+    return made;
+}
+
+// As burnish.nn.ste.symmetric: 2^bits levels around zero, half to even.
+void round_row(float* y, int n, const Turn& turn) {
+    float highest = -INFINITY, lowest = INFINITY;
+    for (int i = 0; i < n; i++) highest = std::max(highest, y[i]), lowest = std::min(lowest, y[i]);
+    const float top = (float)((1 << (turn.bits - 1)) - 1);
+    const float scale = std::max(std::max(std::fabs(highest * turn.high), std::fabs(lowest * turn.low)) / top, 1e-8f);
+    for (int i = 0; i < n; i++) {
+        const float level = std::nearbyint(y[i] / scale);
+        y[i] = std::min(std::max(level, -top - 1), top) * scale;
+    }
+}
+
+}  // namespace
+
+void kronecker_sparse(const float* x, const float* w, const int64_t* ws, float* y, int64_t n, int a, int b, int c, int d, int threads) {
+    const int slices = (d + LANES - 1) / LANES;
+    const int64_t batches = (n + BATCH - 1) / BATCH;
+    // Threads take slices of the features; where there are too few, the batch is cut too.
+    const int64_t cuts = std::min<int64_t>(batches, std::max<int64_t>(1, 4 * threads / (a * slices)));
+#pragma omp parallel num_threads(threads)
+    {
+        std::vector<float> weights((size_t)b * c * LANES), inputs((size_t)BATCH * c * LANES), out((size_t)BATCH * b * LANES);
+#pragma omp for schedule(static)
+        for (int64_t job = 0; job < (int64_t)a * slices * cuts; job++) {
+            const int part = (int)(job / cuts), i = part / slices, slice = part % slices;
+            const int first = slice * LANES, width = std::min(LANES, d - first);
+            for (int j = 0; j < b; j++)
+                for (int k = 0; k < c; k++)
+                    for (int e = 0; e < LANES; e++)
+                        weights[((size_t)j * c + k) * LANES + e] =
+                            e < width ? w[i * ws[0] + j * ws[1] + k * ws[2] + (first + e) * ws[3]] : 0.0f;
+            const int64_t cut = job % cuts, begin = batches * cut / cuts * BATCH, end = std::min(n, batches * (cut + 1) / cuts * BATCH);
+            for (int64_t top = begin; top < end; top += BATCH) {
+                const int count = (int)std::min<int64_t>(BATCH, end - top);
+                for (int m = 0; m < count; m++)
+                    for (int k = 0; k < c; k++) {
+                        const float* from = x + (((top + m) * a + i) * c + k) * d + first;
+                        float* to = inputs.data() + ((size_t)m * c + k) * LANES;
+                        if (width == LANES) store(to, load<Floats>(from));
+                        else for (int e = 0; e < LANES; e++) to[e] = e < width ? from[e] : 0.0f;
+                    }
+                for (int j = 0; j < b; j += WIDE)
+                    for (int m = 0; m < count; m += HIGH)
+                        cell_of<HIGH, WIDE>(std::min(HIGH, count - m), std::min(WIDE, b - j), inputs.data() + (size_t)m * c * LANES,
+                                            weights.data() + (size_t)j * c * LANES, c,
+                                            out.data() + ((size_t)m * b + j) * LANES, (int64_t)b * LANES);
+                for (int m = 0; m < count; m++)
+                    for (int j = 0; j < b; j++) {
+                        float* to = y + (((top + m) * a + i) * b + j) * d + first;
+                        const float* from = out.data() + ((size_t)m * b + j) * LANES;
+                        if (width == LANES) store(to, load<Floats>(from));
+                        else std::copy(from, from + width, to);
+                    }
+            }
+        }
+    }
+}
+
+void kronecker_turn(const Turn& turn, const float* x, float* y, int64_t rows, int threads) {
+    const int l = turn.l, r = turn.r, count = (r + PANEL - 1) / PANEL;
+    std::vector<float> right, left((size_t)l * l);
+    if (turn.right) right = panels(turn.right, r, r);
+    if (turn.left)
+        for (int i = 0; i < l; i++)
+            for (int j = 0; j < l; j++) left[(size_t)i * l + j] = turn.left[(size_t)j * l + i];
+#pragma omp parallel num_threads(threads)
+    {
+        std::vector<float> between((size_t)l * PANEL), done((size_t)l * PANEL);
+#pragma omp for schedule(static)
+        for (int64_t row = 0; row < rows; row++) {
+            const float* in = x + row * l * r;
+            float* out = y + row * l * r;
+            for (int p = 0; p < count; p++) {
+                const int width = std::min(PANEL, r - p * PANEL);
+                if (turn.right) block(l, in, r, right.data() + (size_t)p * r * PANEL, r, between.data(), PANEL, false);
+                else
+                    for (int i = 0; i < l; i++)
+                        for (int j = 0; j < PANEL; j++) between[(size_t)i * PANEL + j] = j < width ? in[i * r + p * PANEL + j] : 0.0f;
+                const float* from = between.data();
+                if (turn.left) block(l, left.data(), l, between.data(), l, done.data(), PANEL, false), from = done.data();
+                for (int i = 0; i < l; i++) std::copy(from + i * PANEL, from + i * PANEL + width, out + (int64_t)i * r + p * PANEL);
+            }
+            if (turn.bits < 16) round_row(out, l * r, turn);
+        }
+    }
+}
+
+}  // namespace burnish
