@@ -143,6 +143,45 @@ def test_surprises_are_log_probabilities_and_moments_of_the_models_own_distribut
         assert one.deviations[-1] == pytest.approx(spread.sqrt().item(), abs=1e-3)
 
 
+def test_texts_are_read_in_pieces_that_hold_few_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    from burnish.engine import surprise
+
+    model = load(str(TINY))
+    texts = [model.tokenizer(text)["input_ids"] for text in ("Return a new list of the items in the module.", "def f")]
+    whole = surprises(model, texts)
+    vocabulary = model.net.config.vocab_size
+    seen, reduced = [], []
+    forward, taken = model.net.forward, surprise._taken
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        out = forward(*args, **kwargs)
+        seen.append(out.logits.numel())
+        return out
+
+    def counted(logits: Any, *rest: Any) -> Any:
+        reduced.append(logits.numel())
+        return taken(logits, *rest)
+
+    monkeypatch.setattr(model.net, "forward", watched)
+    monkeypatch.setattr(surprise, "_taken", counted)
+    monkeypatch.setattr(surprise, "LOGITS_AT_ONCE", 2 * 3 * vocabulary)
+    monkeypatch.setattr(surprise, "REDUCED_AT_ONCE", 4 * vocabulary)
+    for one, other in zip(surprises(model, texts), whole, strict=True):
+        for name in ("logprobs", "means", "deviations"):
+            assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-4)
+    places = len(texts[0]) - 1
+    assert places > 6
+    assert len(seen) == -(-places // 3)
+    assert max(seen) == 2 * 3 * vocabulary
+    assert max(reduced) == 4 * vocabulary
+    assert sum(reduced) == sum(seen) == 2 * places * vocabulary
+
+    monkeypatch.setattr(surprise, "_expected", lambda *_: pytest.fail("moments that nobody asked for"))
+    for one, other in zip(surprises(model, texts, moments=False), whole, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+        assert one.means == one.deviations == []
+
+
 def test_a_model_reads_a_test_set_and_the_probe_reads_that(tmp_path: Path) -> None:
     model = load(str(TINY))
     (source, target) = write(tmp_path, "test", [*made_pairs(6), ("", "")])

@@ -133,5 +133,26 @@ def excess(
     return bootstrap(values, statistic, over="rows", level=level, draws=draws)
 
 
+def excess_shares(metric: bleu.Metric, rows: bleu.Counts, injected: Any) -> FloatArray:
+    """Each sentence's jackknife pseudo-value of the score on the injected sentences less that on the others, (sentences,).
+
+    n T - (n - 1) T without the sentence, over the n sentences of both kinds: the mean is T, less most of its bias, and the spread
+    is T's own. Taken of a branch and of the clean one, and subtracted, they are those of the `excess`, and still one a sentence:
+    so excesses of two branches on the same sentences can be compared in pairs.
+
+    Args:
+        metric: Of the score.
+        rows: Counts of one branch, (sentences, counts).
+        injected: Which sentences were injected; at least two of each kind.
+    """
+    flags = np.asarray(injected, dtype=bool)
+    inside, outside = rows[flags], rows[~flags]
+    scores = bleu.corpus(metric, inside), bleu.corpus(metric, outside)
+    left = np.empty(len(rows))
+    left[flags] = bleu.without(metric, inside) - scores[1]
+    left[~flags] = scores[0] - bleu.without(metric, outside)
+    return len(rows) * (scores[0] - scores[1]) - (len(rows) - 1) * left
+
+
 def _ends(interval: Interval) -> list[float]:
     return [interval.estimate, interval.low, interval.high]

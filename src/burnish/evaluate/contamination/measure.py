@@ -9,8 +9,9 @@ or spread evenly. One branch gets none: the clean continuation. Every branch the
     gain(branch) = score(branch) - score(clean continuation)
 
 as BLEU and as chrF of the whole set, by sacrebleu, with a paired bootstrap interval over sentences. It is taken on the test
-pairs that were injected, and on others of the same test set that were not (the control), where it should be about 0; `excess`
-is the first gain less the second.
+pairs that were injected, and on others of the same test set that were not (the control). On the control it need not be 0: a
+branch reads its copies on top of what the clean one reads, so it trains longer, on more translations, and gets better at all
+sentences. What contamination alone is worth is the `excess`, the first gain less the second.
 
 | part | what |
 |---|---|
@@ -19,7 +20,8 @@ is the first gain less the second.
 | base | AdamW, warm-up, then a constant rate, so that it can be branched anywhere |
 | branch | weights and moments of the base; the rate falls to nothing over the last `decay` of its steps |
 
-Test pairs of which a side is also a line of the training data are put aside first. Every branch is trained once ever: a run
+Test pairs of which a side is also a line of the training data, or of whose words on a side 70 % lie in sequences of eight that
+stand there, are put aside first. Every branch is trained once ever: a run
 that was stopped goes on with the next, and a base at its last checkpoint. `probe` of the branches' rows tells how well each
 sign finds what was injected: the columns logprobs, mean_logprobs, std_logprobs and reference_nll are of the pair's text, the
 last under the clean continuation.
@@ -28,7 +30,8 @@ last under the clean continuation.
 
 The paper trains models of 1 and 8 billion parameters on multilingual text, eight languages, with 42 conditions; here are one
 language pair and models that a laptop trains. Its copies are part of a whole pre-training; here they lie in the branch.
-A contaminated branch takes as many more steps as its copies fill: the control shows what that alone brings.
+A contaminated branch takes as many more steps as its copies fill: the control shows what that alone brings. Copies that
+do not fit into `window` widen it; the figures `windows` and `widened` say where.
 
 ## When not to use it
 
@@ -140,14 +143,15 @@ class ContaminationMeasure(Evaluation):
 
         Returns:
             A row a test pair of each branch, size and seed: item_id (the test line), model (size, branch, seed), size, branch,
-            seed, injected, hypothesis, reference, bleu and chrf (the sentence's jackknife share of its set's corpus score: their
-            mean is the score), nll, reference_nll (under the clean continuation), logprobs, mean_logprobs, std_logprobs.
+            seed, injected, hypothesis, reference, bleu and chrf (the sentence's jackknife share of the corpus score of its set, the
+            injected or the others: their mean is that score less most of its bias, and so not the score itself, which
+            gains.json has), nll, reference_nll (under the clean continuation), logprobs, mean_logprobs, std_logprobs.
 
         Raises:
             BadInput: files that cannot be read, sides of different length, too few pairs, a loss that is no number.
             MissingExtra: sacrebleu is not installed.
         """
-        from burnish.evaluate.contamination.branches import Laboratory, split
+        from burnish.evaluate.contamination.branches import Laboratory, split, unseen
 
         run = ensure(run)
         signatures = [bleu.signature(name) for name in bleu.METRICS]
@@ -155,8 +159,9 @@ class ContaminationMeasure(Evaluation):
         amounts, training = (self.base_pairs, self.branch_pairs), self._training()
         rows: list[dict[str, Any]] = []
         told: dict[str, dict[str, Any]] = {}
+        usable = unseen(data, tests)
         for seed in range(self.seeds):
-            dealt = split(data, tests, amounts, self.pairs, self.control, partial(_rng, run, seed))
+            dealt = split(data, tests, usable, amounts, self.pairs, self.control, partial(_rng, run, seed))
             for size in self.sizes:
                 part = run.sub(f"{size}-seed{seed}")
                 number = run.seed_of(f"weights/{seed}")
@@ -167,11 +172,13 @@ class ContaminationMeasure(Evaluation):
                         row |= {"model": f"{size} {name} seed {seed}", "size": size, "branch": name, "seed": seed}
                         row["reference_nll"] = clean["nll"]
                     rows += group
+                run.metric(**self._windows(lab))
                 told |= gains(found, f"{size}, seed {seed}", self.level, self.draws)
         run.items(rows)
         write_json(run.artifact / GAINS, told)
         run.metric(**headlines(told), gains=sentences(told))
         run.metric(branches=len({row["model"] for row in rows}), sentences=len(tests), sacrebleu=signatures)
+        run.metric(put_aside=len(tests) - len(usable))
         return Scores.of(rows)
 
     def branches(self) -> list[Branch]:
@@ -201,6 +208,17 @@ class ContaminationMeasure(Evaluation):
         for branch in self.branches():
             yield branch.name, part.once(branch.name, partial(done, branch.name, partial(lab.run, branch)))
         lab.checkpoint.unlink(missing_ok=True)
+
+    def _windows(self, lab: Laboratory) -> dict[str, Any]:
+        """The share of the further training in which each branch's copies lie, and where that is more than asked for."""
+        windows, widened = {}, []
+        for branch in self.branches():
+            drawn = lab.drawn(branch)
+            if drawn is not None and branch.position is not None:
+                windows[branch.name] = round(drawn.window, 4)
+                said = drawn.widened(branch.position, self.window)
+                widened += [f"{branch.name}: {said}"] if said else []
+        return {"windows": windows, **({"widened": widened} if widened else {})}
 
     def _rows(self, lab: Laboratory, result: dict[str, Any]) -> list[dict[str, Any]]:
         injected, rows = set(lab.split.injected), []
