@@ -455,6 +455,21 @@ def test_shards_are_compared_by_their_order() -> None:
     assert run.metrics["excess"] == 1
 
 
+def test_shards_of_each_model_are_compared_by_themselves() -> None:
+    rows = [
+        {"item_id": str(n), "model": model, "published_logprob": first, "shuffled_logprobs": [-11.0] * 9}
+        for n in range(3)
+        for model, first in (("seen", -10.0), ("unseen", -12.0))
+    ]
+    run = Run.scratch()
+    found = ContaminationProbe()(Scores.of(rows), run=run).rows()
+    assert {(row["model"], row["p_value"]) for row in found} == {("seen", 0.1), ("unseen", 1.0)}
+    assert run.metrics["p_value_seen"] < 0.005
+    assert run.metrics["p_value_unseen"] == 1
+    assert (run.metrics["excess_seen"], run.metrics["excess_unseen"], run.metrics["shards_seen"]) == (1, -1, 3)
+    assert "p_value" not in run.metrics
+
+
 def test_rows_that_cannot_be_probed_are_named() -> None:
     with pytest.raises(BadInput, match="neither logprobs nor nll"):
         ContaminationProbe()(Scores.of([{"item_id": "0", "model": "m"}]))

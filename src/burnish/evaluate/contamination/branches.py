@@ -23,12 +23,13 @@ from burnish.models.model import Model
 from burnish.nn.pretrain import Plan, pretrain, read_weights
 from burnish.nn.stream import Stream, pack
 
-TRANSLATED_AT_ONCE = 64
-BASE, CLEAN = "base", "clean"
+AT_ONCE = 64
+"""Sentences that are translated, or read, together."""
+BASE, CLEAN, REORDERED = "base", "clean", "reordered"
 CHECKPOINT_EVERY = 100
+"""Steps of a base after which its state is written, so that it can be gone on with."""
 NGRAM, MOSTLY = 8, 0.7
 """A test line of whose words this share lies in n-grams of the training data counts as being there (the usual rule)."""
-"""Steps of a base after which its state is written, so that it can be gone on with."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,15 @@ class Branch:
     mode: Mode | None = None
     copies: int = 0
     position: Position | None = None
+    reordered: bool = False
+    """Whether the clean pairs come in another order, and nothing else differs: what it gains is the noise of training."""
 
     @property
     def name(self) -> str:
         """E.g. "both x8 uniform"."""
-        return f"{self.mode} x{self.copies} {self.position}" if self.mode else CLEAN
+        if self.mode:
+            return f"{self.mode} x{self.copies} {self.position}"
+        return REORDERED if self.reordered else CLEAN
 
 
 @dataclass(frozen=True)
@@ -166,8 +171,13 @@ class Laboratory:
         return [self.tokenizer.bos_token_id, *self._cut(self._before + source + self._between)]
 
     def train_base(self) -> dict[str, Any]:
-        """Train the base and keep it; goes on at its last checkpoint."""
+        """Train the base and keep it; goes on at its last checkpoint.
+
+        Raises:
+            BadInput: test sources that leave no room for a translation (by their lines), or a loss that is no number.
+        """
         began = time.monotonic()
+        self._check_room()
         part = self.checkpoint.with_name("base-part.safetensors")
         stream = self._stream(self.ids("both", pair) for pair in self.split.base)
         plan = self._plan(schedule="constant")
@@ -209,7 +219,9 @@ class Laboratory:
     def _laid(self, branch: Branch) -> list[tuple[Mode, Pair]]:
         split, mode, drawn = self.split, branch.mode, self.drawn(branch)
         if mode is None or drawn is None:
-            return [("both", pair) for pair in split.further]
+            order = self.rng("reordered").permutation(len(split.further)) if branch.reordered else None
+            further = split.further if order is None else [split.further[number] for number in order]
+            return [("both", pair) for pair in further]
         return [(mode if injected else "both", pair) for pair, injected in drawn.lay(split.further, split.tests)]
 
     def _used(self, model: Model, name: str) -> list[dict[str, Any]]:
@@ -220,10 +232,14 @@ class Laboratory:
         each = [Sampling(max_tokens=max(1, min(room - len(prompt), 2 * len(prompt) + 8))) for prompt in prompts]
         written: dict[int, Generated] = {}
         with Progress(f"{self.size}, {name} translates", len(prompts), "sentences") as progress:
-            for number, text in generate_as_finished(model, prompts, each, batch_size=TRANSLATED_AT_ONCE):
+            for number, text in generate_as_finished(model, prompts, each, batch_size=AT_ONCE):
                 written[number] = text
                 progress.advance()
-        read = surprises(model, [self.ids("both", pair)[:room] for pair in pairs])
+        texts, read = [self.ids("both", pair)[:room] for pair in pairs], []
+        with Progress(f"{self.size}, {name} reads", len(texts), "sentences") as progress:
+            for begin in range(0, len(texts), AT_ONCE):
+                read += surprises(model, texts[begin : begin + AT_ONCE])
+                progress.advance(len(read) - progress.done)
         return [
             {
                 "place": place,
@@ -234,6 +250,17 @@ class Laboratory:
             }
             for number, (place, taken) in enumerate(zip(places, read, strict=True))
         ]
+
+    def _check_room(self) -> None:
+        """Before anything is trained: each test source has to leave room for a token, by the number of its line."""
+        room, faults = self.training.length, []
+        for place in sorted([*self.split.injected, *self.split.control]):
+            size = len(self.prompt(self.split.tests[place][0]))
+            if size >= room:
+                faults.append(f"line {self.split.lines[place] + 1}: its source takes {size} tokens")
+        if faults:
+            problem = f"some lines of the test set leave no room for a translation in a context of {room}"
+            raise BadInput.of(problem, faults, "a larger --length, or leave those lines out")
 
     def _cut(self, text: str) -> list[int]:
         return self.tokenizer.encode(text, add_special_tokens=False) if text else []
