@@ -19,7 +19,7 @@ larger model that saw both sides, and in its base that saw none of them.
 Shown, and deciding nothing: excess in chrF, the gains on either kind of sentences, the other sign (loss), and the *noise floor*: the
 excess of a branch that reads the clean pairs in another order. Intervals are over sentences, for models as they were trained;
 how much another order of the same data changes a model is in none of them. Of that noise there is one draw a size and seed, too few
-for an interval: an excess that is not well above it is not shown, whatever its own interval says. The two seeds, each of which
+for an interval: an excess that is not well above it proves nothing, whatever its own interval says. The two seeds, each of which
 has to hold, are what guards against it.
 
 ## What must hold, in each of the two seeds
