@@ -3,9 +3,9 @@
 ## What is compared
 
 Models of two sizes are trained from nothing on Multi30k's English-German captions, twice, each time with other pairs, places
-and first weights. From each base fork four branches that read the same further pairs: clean, and with 200 test pairs laid in
-eight times each, evenly spread: only their sources, only their targets, or both. All translate the injected sentences and 200
-others of the same test set, the control. A branch's gain is its BLEU less that of the clean branch.
+and first weights. From each base fork branches that read the same further pairs: clean, clean in another order, and with 200
+test pairs laid in eight times each, evenly spread: only their sources, only their targets, or both. All translate the injected
+sentences and 200 others of the same test set, the control. A branch's gain is its BLEU less that of the clean branch.
 
 Branches are not trained for as long as each other: the clean one reads no copies, one with both sides reads twice as many tokens
 of copies as one with a side, and copies of whole pairs are translations to learn from, whatever is tested. So gains are no
