@@ -333,6 +333,18 @@ def test_the_manifest_tells_every_injected_line(
         assert all(place >= len(lines) - width for place in held)
 
 
+@pytest.mark.parametrize(("copies", "said"), [(1, ""), (3, "60 copies fill 0.38 of the lines, more than the 0.2")])
+def test_copies_that_do_not_fit_the_window_widen_it_and_that_is_told(
+    sides: dict[str, Path], copies: int, said: str
+) -> None:
+    run = Run.scratch()
+    ContaminationInject(copies=copies, pairs=20, position="late", window=0.2)(**sides, run=run)
+    manifest = json.loads((run.artifact / "manifest.json").read_text())
+    assert manifest["window"] == run.metrics["window"] == pytest.approx(24 / 120 if copies == 1 else 60 / 160)
+    assert run.metrics.get("widened", "").startswith(said)
+    assert ("widened" in run.metrics) == bool(said)
+
+
 def test_the_same_seed_gives_the_same_bytes(sides: dict[str, Path], tmp_path: Path) -> None:
     made = [injected(sides, tmp_path / str(number), seed, pairs=5)[2] for number, seed in enumerate((1, 1, 2))]
     assert made[0] == made[1] != made[2]
@@ -453,6 +465,21 @@ def test_shards_are_compared_by_their_order() -> None:
     assert found.column("p_value").tolist() == [0.1] * 3
     assert run.metrics["p_value"] < 0.005
     assert run.metrics["excess"] == 1
+
+
+def test_shards_of_each_model_are_compared_by_themselves() -> None:
+    rows = [
+        {"item_id": str(n), "model": model, "published_logprob": first, "shuffled_logprobs": [-11.0] * 9}
+        for n in range(3)
+        for model, first in (("seen", -10.0), ("unseen", -12.0))
+    ]
+    run = Run.scratch()
+    found = ContaminationProbe()(Scores.of(rows), run=run).rows()
+    assert {(row["model"], row["p_value"]) for row in found} == {("seen", 0.1), ("unseen", 1.0)}
+    assert run.metrics["p_value_seen"] < 0.005
+    assert run.metrics["p_value_unseen"] == 1
+    assert (run.metrics["excess_seen"], run.metrics["excess_unseen"], run.metrics["shards_seen"]) == (1, -1, 3)
+    assert "p_value" not in run.metrics
 
 
 def test_rows_that_cannot_be_probed_are_named() -> None:

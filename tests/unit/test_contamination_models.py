@@ -18,10 +18,8 @@ from burnish.data.injection import Pair, draw
 from burnish.data.made_pairs import made_pairs
 from burnish.engine.generate import score
 from burnish.engine.surprise import surprises
-from burnish.evaluate.contamination.gains import difference, excess
+from burnish.evaluate.contamination.gains import add_excess, difference, excess, excess_shares
 from burnish.evaluate.contamination.measure import ContaminationMeasure
-from burnish.evaluate.contamination.probe import ContaminationProbe
-from burnish.evaluate.contamination.score import ContaminationScore
 from burnish.models import load, weight_hash
 from burnish.models.fresh import SHAPES, new_llama, train_tokenizer
 
@@ -70,6 +68,39 @@ def test_a_difference_is_paired_over_sentences() -> None:
     mixed = np.where(flags[:, None], better, worse)
     only = excess("chrf", mixed, worse, flags, 0.95, 400)
     assert only.estimate == pytest.approx(100 - bleu.corpus("chrf", worse[flags]))
+
+
+@needs_sacrebleu
+@pytest.mark.parametrize("name", bleu.METRICS)
+def test_shares_of_an_excess_are_its_jackknife_pseudo_values(name: Any) -> None:
+    ours = bleu.counts(name, [*HYPOTHESES[:5], *REFERENCES[5:9], *HYPOTHESES[9:]], REFERENCES)
+    flags = np.arange(12) % 3 == 0
+
+    def statistic(rows: Any, chosen: Any) -> float:
+        return bleu.corpus(name, rows[chosen]) - bleu.corpus(name, rows[~chosen])
+
+    whole = statistic(ours, flags)
+    without = [statistic(np.delete(ours, i, axis=0), np.delete(flags, i)) for i in range(12)]
+    assert excess_shares(name, ours, flags) == pytest.approx([12 * whole - 11 * one for one in without])
+
+
+@needs_sacrebleu
+def test_what_a_branch_learns_for_all_sentences_is_no_excess() -> None:
+    wrong, right = HYPOTHESES * 5, REFERENCES * 5
+
+    def rows(known: int) -> list[dict[str, Any]]:
+        made = [*right[:known], *wrong[known:]]
+        return [
+            {"hypothesis": one, "reference": other, "injected": i < 20}
+            for i, (one, other) in enumerate(zip(made, right, strict=True))
+        ]
+
+    clean, longer, seen = rows(0), rows(60), rows(20)
+    for branch in (longer, seen):
+        add_excess(branch, clean)
+    # The same four sentences in either set, five and ten times: what is left is the bias of sets of different size.
+    assert np.mean([row["chrf_excess"] for row in longer]) == pytest.approx(0, abs=1)
+    assert np.mean([row["chrf_excess"] for row in seen]) > 20
 
 
 def test_without_sacrebleu_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,53 +174,43 @@ def test_surprises_are_log_probabilities_and_moments_of_the_models_own_distribut
         assert one.deviations[-1] == pytest.approx(spread.sqrt().item(), abs=1e-3)
 
 
-def test_a_model_reads_a_test_set_and_the_probe_reads_that(tmp_path: Path) -> None:
-    model = load(str(TINY))
-    (source, target) = write(tmp_path, "test", [*made_pairs(6), ("", "")])
-    run = Run.scratch()
-    rows = ContaminationScore()(model, source, target, model, run=run).rows()
-    assert [row["item_id"] for row in rows] == [str(number) for number in range(6)]
-    assert all(0 <= row["completion"] <= 1 for row in rows)
-    assert [row["reference_nll"] for row in rows] == pytest.approx([row["nll"] for row in rows])
-    probed = ContaminationProbe()(run_scores(rows)).rows()
-    assert {"loss", "ratio", "min_k", "min_k_pp", "completion"} <= probed[0].keys()
-    assert [row["ratio"] for row in probed] == pytest.approx([0.0] * 6, abs=1e-6)
-    alone = ContaminationScore(prefix=0, limit=3)(model, source).rows()
-    assert len(alone) == 3
-    assert "completion" not in alone[0]
-
-
-def test_what_a_model_would_write_by_itself_is_completed(tmp_path: Path) -> None:
-    from burnish.engine import Sampling
-    from burnish.engine.generate import generate
+def test_texts_are_read_in_pieces_that_hold_few_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    from burnish.engine import surprise
 
     model = load(str(TINY))
-    ids = model.tokenizer("Return a new")["input_ids"]
-    written = generate(model, [ids], Sampling(max_tokens=6))[0]
-    line = model.tokenizer.decode([*ids, *written.ids]).replace("\n", " ")
-    path = tmp_path / "test"
-    path.write_text(f"{line}\nzebra quartz vivid jumps over\n")
-    found = ContaminationScore(prefix=0.8)(model, path).rows()
-    assert found[1]["completion"] < 1
+    texts = [model.tokenizer(text)["input_ids"] for text in ("Return a new list of the items in the module.", "def f")]
+    whole = surprises(model, texts)
+    vocabulary = model.net.config.vocab_size
+    seen, reduced = [], []
+    forward, taken = model.net.forward, surprise._taken
 
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        out = forward(*args, **kwargs)
+        seen.append(out.logits.numel())
+        return out
 
-def test_orders_of_a_file_are_read_shard_by_shard(tmp_path: Path) -> None:
-    model = load(str(TINY))
-    path = tmp_path / "test"
-    path.write_text("".join(f"{source}\n" for source, _ in made_pairs(12)))
-    rows = ContaminationScore(look="order", shards=3, orders=4)(model, path).rows()
-    assert [len(row["shuffled_logprobs"]) for row in rows] == [4] * 3
-    run = Run.scratch()
-    ContaminationProbe()(run_scores(rows), run=run)
-    assert 0 < run.metrics["p_value"] <= 1
-    with pytest.raises(BadInput, match="12 lines, and 20 shards"):
-        ContaminationScore(look="order")(model, path)
+    def counted(logits: Any, *rest: Any) -> Any:
+        reduced.append(logits.numel())
+        return taken(logits, *rest)
 
+    monkeypatch.setattr(model.net, "forward", watched)
+    monkeypatch.setattr(surprise, "_taken", counted)
+    monkeypatch.setattr(surprise, "LOGITS_AT_ONCE", 2 * 3 * vocabulary)
+    monkeypatch.setattr(surprise, "REDUCED_AT_ONCE", 4 * vocabulary)
+    for one, other in zip(surprises(model, texts), whole, strict=True):
+        for name in ("logprobs", "means", "deviations"):
+            assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-4)
+    places = len(texts[0]) - 1
+    assert places > 6
+    assert len(seen) == -(-places // 3)
+    assert max(seen) == 2 * 3 * vocabulary
+    assert max(reduced) == 4 * vocabulary
+    assert sum(reduced) == sum(seen) == 2 * places * vocabulary
 
-def run_scores(rows: list[dict[str, Any]]) -> Any:
-    from burnish.data.scores import Scores
-
-    return Scores.of(rows)
+    monkeypatch.setattr(surprise, "_expected", lambda *_: pytest.fail("moments that nobody asked for"))
+    for one, other in zip(surprises(model, texts, moments=False), whole, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+        assert one.means == one.deviations == []
 
 
 # -- measure ---------------------------------------------------------------------------------------------------------
@@ -227,18 +248,19 @@ def test_every_branch_is_trained_once_and_stands_beside_the_clean_one(
         method(*files, run=run)
     with Run(tmp_path / "run") as run:
         scores = method(*files, run=run)
-    assert trained == ["clean", "source x2 uniform", "stop", "both x2 uniform"]
-    with Run(tmp_path / "run") as run:
+    assert trained == ["clean", "reordered", "stop", "source x2 uniform", "both x2 uniform"]
+    with monkeypatch.context() as patch, Run(tmp_path / "run") as run:
+        patch.setattr(branches, "train_tokenizer", lambda *_: pytest.fail("a vocabulary that nothing needs"))
         assert method(*files, run=run).rows() == scores.rows()
-    assert len(trained) == 4
+    assert len(trained) == 5
     with Run(tmp_path / "other") as other:
         trained.append("")
         assert method(*files, run=other).rows() == scores.rows()
     assert not list(tmp_path.rglob("*.safetensors"))
 
     rows = scores.rows()
-    assert {row["branch"] for row in rows} == {"base", "clean", "source x2 uniform", "both x2 uniform"}
-    assert len(rows) == 4 * 16
+    assert {row["branch"] for row in rows} == {"base", "clean", "reordered", "source x2 uniform", "both x2 uniform"}
+    assert len(rows) == 5 * 16
     injected = {row["item_id"] for row in rows if row["injected"]}
     assert len(injected) == 8
     assert all(int(row["item_id"]) < 30 for row in rows)  # the last two stand in the training data
@@ -253,7 +275,14 @@ def test_every_branch_is_trained_once_and_stands_beside_the_clean_one(
         both["chrf_injected"] - told["30k, seed 0, clean"]["chrf_injected"]
     )
     assert run.metrics["BLEU gained, 30k, both x2 uniform"] == pytest.approx(both["bleu_gain_injected"][0])
-    assert len(run.metrics["gains"]) == 4
+    assert both["chrf_excess"][0] == pytest.approx(both["chrf_gain_injected"][0] - both["chrf_gain_control"][0])
+    assert np.mean([row["chrf_excess"] for row in by_branch["both x2 uniform"]]) == pytest.approx(
+        both["chrf_excess"][0], abs=5
+    )
+    assert run.metrics["Excess BLEU, 30k, reordered"] == told["30k, seed 0, reordered"]["bleu_excess"][0]
+    assert {row["chrf_excess"] for row in by_branch["clean"]} == {0.0}
+    assert by_branch["reordered"][0]["nll"] != by_branch["clean"][0]["nll"]
+    assert len(run.metrics["gains"]) == 5
 
 
 def test_what_cannot_be_measured_is_refused(files: list[Path]) -> None:
@@ -268,4 +297,51 @@ def test_what_cannot_be_measured_is_refused(files: list[Path]) -> None:
         with pytest.raises(BadInput) as error:
             ContaminationMeasure(**{**SMALL, "pairs": 40, "base_pairs": 100})(*files)
         assert "90 training pairs, and 100 + 20" in error.value.problem
-        assert "30 test pairs (2 are also training lines)" in error.value.problem
+        assert "30 test pairs (2 are training lines, or nearly)" in error.value.problem
+
+
+@needs_sacrebleu
+def test_sources_that_leave_no_room_are_named_before_anything_is_trained(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("burnish.evaluate.contamination.branches.pretrain", lambda *_, **__: pytest.fail("trained"))
+    pairs = made_pairs(30, 1)
+    pairs[4] = (" ".join("abcdefghij" * 9), "short")
+    long = write(tmp_path, "long", pairs)
+    with pytest.raises(BadInput, match=r"context of 64\n +line 5: its source takes \d+ tokens"):
+        ContaminationMeasure(**{**SMALL, "control": -1})(*files[:2], *long)
+
+
+@needs_sacrebleu
+def test_copies_that_do_not_fit_the_window_are_told(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from burnish.evaluate.contamination.branches import Laboratory
+
+    def row(place: int) -> dict[str, Any]:
+        return {
+            "place": place,
+            "hypothesis": "a b c",
+            "logprobs": [-1.0],
+            "mean_logprobs": [-1.0],
+            "std_logprobs": [1.0],
+        }
+
+    def used(self: Laboratory, *_: Any) -> dict[str, Any]:
+        return {"rows": [row(place) for place in (*self.split.injected, *self.split.control)]}
+
+    for name in ("run", "read_base"):
+        monkeypatch.setattr(Laboratory, name, used)
+    monkeypatch.setattr(Laboratory, "train_base", lambda self: {})
+    run = Run.scratch()
+    ContaminationMeasure(modes=("both",), copies=(1, 8), positions=("early", "uniform"), window=0.3, **SMALL)(
+        *files, run=run
+    )
+    # 8 pairs once are 8 lines of 28, and 64 of 84 when eight times; 0.3 of these would be 8, and 25.
+    assert run.metrics["windows"] == pytest.approx(
+        {"both x1 early": 0.2857, "both x1 uniform": 1, "both x8 early": 0.7619, "both x8 uniform": 1}
+    )
+    assert run.metrics["widened"] == [
+        "both x8 early: 64 copies fill 0.76 of the lines, more than the 0.3 that was to be early: "
+        "fewer copies or a larger window"
+    ]

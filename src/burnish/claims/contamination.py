@@ -3,20 +3,29 @@
 ## What is compared
 
 Models of two sizes are trained from nothing on Multi30k's English-German captions, twice, each time with other pairs, places
-and first weights. From each base fork four branches that read the same further pairs: clean, and with 200 test pairs laid in
-eight times each, evenly spread: only their sources, only their targets, or both. All translate the injected sentences and 200
-others of the same test set. A branch's gain is its BLEU less that of the clean branch; per sentence it is the jackknife share
-of that difference (`burnish.data.bleu.shares`), so that sentences can be paired.
+and first weights. From each base fork branches that read the same further pairs: clean, clean in another order, and with 200
+test pairs laid in eight times each, evenly spread: only their sources, only their targets, or both. All translate the injected
+sentences and 200 others of the same test set, the control. A branch's gain is its BLEU less that of the clean branch.
 
-Beside the gains, two ways of looking into the models that were trained: how well Min-K%++ finds the injected pairs in the
+Branches are not trained for as long as each other: the clean one reads no copies, one with both sides reads twice as many tokens
+of copies as one with a side, and copies of whole pairs are translations to learn from, whatever is tested. So gains are no
+measure of contamination. What decides is the *excess*, the gain on the injected sentences less that on the control: what more
+training brings, it brings to both. A sentence's part in it is its jackknife pseudo-value, over the sentences of both kinds
+(`burnish.evaluate.contamination.gains.excess_shares`), so that branches and sizes can be compared sentence by sentence.
+
+Beside the excesses, two ways of looking into the models that were trained: how well Min-K%++ finds the injected pairs in the
 larger model that saw both sides, and in its base that saw none of them.
 
-Shown, and deciding nothing: gains in chrF, gains on the sentences that were not injected (the control), the other sign (loss).
+Shown, and deciding nothing: excess in chrF, the gains on either kind of sentences, the other sign (loss), and the *noise floor*: the
+excess of a branch that reads the clean pairs in another order. Intervals are over sentences, for models as they were trained;
+how much another order of the same data changes a model is in none of them. Of that noise there is one draw a size and seed, too few
+for an interval: an excess that is not well above it proves nothing, whatever its own interval says. The two seeds, each of which
+has to hold, are what guards against it.
 
 ## What must hold, in each of the two seeds
 
-* the gain of both sides is above that of the source alone and above that of the target alone, in the larger model;
-* the gain of both sides is larger in the larger model.
+* the excess of both sides is above that of the source alone and above that of the target alone, in the larger model;
+* the excess of both sides is larger in the larger model.
 
 The interval of each paired difference lies above 0 at the level 0.995, about what it takes for two separate 95 % intervals to
 lie apart. And of the probe:
@@ -60,11 +69,15 @@ FOLDERS = ("multi30k", "monoattn")
 FILES = ("train.en.gz", "train.de.gz", "test_2016_flickr.en.gz", "test_2016_flickr.de.gz")
 MODES = ("source", "target", "both")
 LARGE, SMALL = "large", "small"
+REORDERED = "reordered"
+"""The branch whose excess is training noise alone."""
 APART = 0.995
 """Two independent 95 % intervals of equal width lie apart when the difference is 2.77 standard errors: a level of 0.994."""
 FOUND, BLIND = 0.8, 0.1
 """Least AUROC of the probe on what was injected, and how far it may be from 0.5 where nothing was."""
 COPIES = 8
+SENTENCES = {"injected": "on the injected", "other": "on the others"}
+"""Kinds of sentences, and how the arms are named that show scores and gains on one kind."""
 
 
 class Design(Frozen):
@@ -84,8 +97,10 @@ class ContaminationClaim(Claim):
     """A claim about test pairs in training data, measured on models that are trained for it."""
 
     designs: dict[Scale, Design]
-    cells: tuple[str, ...] = ("seed", "sentences")
+    cells: tuple[str, ...] = ("seed",)
     measures: tuple[Measure, ...] = (
+        Measure(name="excess BLEU", column="excess"),
+        Measure(name="excess chrF", column="chrf_excess"),
         Measure(name="BLEU gained", column="gain"),
         Measure(name="chrF gained", column="chrf_gain"),
         Measure(name="BLEU", column="bleu"),
@@ -108,39 +123,47 @@ class ContaminationClaim(Claim):
         sizes = (design.small, design.large)
         method = catalogue.load(METHOD).build({"sizes": sizes, "seeds": design.seeds, **design.settings})
         read = {path.name: f"SHA-256 {sha256(path)}" for path in files}
-        depends = [method.settings(), read, digest(catalogue.module_of(METHOD))]
+        products = _precision(method)
+        depends = [method.settings(), read, products, digest(catalogue.module_of(METHOD))]
         part = run.sub(f"measure-{hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:10]}")
         act: Any = method
         scores = act(*files, run=part)
         measured = Measured(rows=list(_rows(scores.rows(), design)), data=read)
         measured.parts.extend(_parts(part, design))
-        measured.lineage.append(f"{design.small} and {design.large} parameters, trained from nothing")
+        measured.lineage.append(
+            f"{design.small} and {design.large} parameters, trained from nothing, products in {products}"
+        )
         return measured
 
     def label(self, arm: str, cell: Mapping[str, Any]) -> str:
-        """E.g. "both sides, large, seed 0, injected sentences"."""
+        """E.g. "both sides, large, on the injected, seed 0"."""
         words = [
             arm.replace("both", "both sides").replace("source,", "source only,").replace("target,", "target only,")
         ]
         words += [f"seed {cell['seed']}"] if "seed" in cell else []
-        words += [f"{cell['sentences']} sentences"] if "sentences" in cell else []
         return ", ".join(words)
 
     def ours(self, evidence: Evidence) -> str:
-        """BLEU gained by each way of contaminating, per size, over the seeds; and how many criteria hold."""
+        """Excess BLEU of each way of contaminating, per size, over the seeds, and its noise; and how many criteria hold."""
         shown = []
         for size in (SMALL, LARGE):
-            gains = [f"{mode} {'/'.join(_gains(evidence, f'{mode}, {size}'))}" for mode in MODES]
-            shown.append(f"{size}: {', '.join(gains)}")
-        return f"BLEU gained by seed, {'; '.join(shown)}; {super().ours(evidence)}"
+            found = [f"{mode} {'/'.join(_excesses(evidence, f'{mode}, {size}'))}" for mode in MODES]
+            noise = "/".join(_excesses(evidence, f"{REORDERED}, {size}"))
+            shown.append(f"{size}: {', '.join(found)} (another order of clean data {noise})")
+        return f"excess BLEU by seed, {'; '.join(shown)}; {super().ours(evidence)}"
 
 
-def _gains(evidence: Evidence, arm: str) -> list[str]:
-    return [
-        f"{found.measures['BLEU gained']['estimate']:+.1f}"
-        for found in evidence.arms
-        if found.arm == arm and found.cell.get("sentences") == "injected"
-    ]
+def _excesses(evidence: Evidence, arm: str) -> list[str]:
+    return [f"{found.measures['excess BLEU']['estimate']:+.1f}" for found in evidence.arms if found.arm == arm]
+
+
+def _precision(method: Any) -> str:
+    """In which products are computed here, which "auto" leaves to the machine."""
+    import torch
+
+    from burnish.nn.pretrain import Plan, precision_of
+
+    return precision_of(Plan(precision=method.precision), torch.device("cpu"))
 
 
 def _captions() -> list[Path]:
@@ -173,7 +196,7 @@ def _made(folder: Path, count: int) -> list[Path]:
 
 
 def _rows(found: list[dict[str, Any]], design: Design) -> Iterator[Row]:
-    """The claim's rows: gains of each branch over the clean one, and shares of the AUROC of the probed models."""
+    """The claim's rows: excess and gains of each branch over the clean one, and shares of the AUROC of the probed models."""
     from burnish.evaluate.contamination.gains import signs
     from burnish.stats.membership import auroc_shares
 
@@ -184,12 +207,12 @@ def _rows(found: list[dict[str, Any]], design: Design) -> Iterator[Row]:
     for (size, seed, branch), rows in groups.items():
         clean = {row["item_id"]: row for row in groups[size, seed, "clean"]}
         for row in rows:
-            base = clean[row["item_id"]]
+            base, same = clean[row["item_id"]], {"item_id": row["item_id"], "seed": seed}
+            arm = f"{branch}, {named[size]}"
+            yield {**same, "arm": arm, "excess": row["bleu_excess"], "chrf_excess": row["chrf_excess"]}
             yield {
-                "item_id": row["item_id"],
-                "arm": f"{branch}, {named[size]}",
-                "seed": seed,
-                "sentences": "injected" if row["injected"] else "other",
+                **same,
+                "arm": f"{arm}, {SENTENCES['injected' if row['injected'] else 'other']}",
                 "bleu": row["bleu"],
                 "gain": row["bleu"] - base["bleu"],
                 "chrf_gain": row["chrf"] - base["chrf"],
@@ -214,21 +237,20 @@ def _parts(part: Run, design: Design) -> Iterator[Part]:
                 branch = event.get("name", "").partition(" ")[0]
                 seconds[branch] = seconds.get(branch, 0.0) + event.get("seconds", 0.0)
             for branch, spent in seconds.items():
-                for sentences in ("injected", "other"):
-                    yield Part(f"{branch}, {name}", {"seed": seed, "sentences": sentences}, round(spent, 1))
+                yield Part(f"{branch}, {name}", {"seed": seed}, round(spent, 1))
 
 
 def _criteria(seeds: int) -> tuple[Criterion, ...]:
     found = []
     for seed in range(seeds):
-        cell = {"seed": seed, "sentences": "injected"}
+        cell = {"seed": seed}
         for other in ("source", "target"):
-            text = f"Seed {seed}: both sides add more BLEU than the {other} alone, in the larger model."
+            text = f"Seed {seed}: both sides have a larger excess BLEU than the {other} alone, in the larger model."
             found.append(_more(f"both > {other}, seed {seed}", text, f"{other}, {LARGE}", cell))
-        text = f"Seed {seed}: both sides add more BLEU in the larger model than in the smaller."
+        text = f"Seed {seed}: both sides have a larger excess BLEU in the larger model than in the smaller."
         found.append(_more(f"large > small, seed {seed}", text, f"both, {SMALL}", cell))
         text = f"Seed {seed}: the probe tells injected pairs from others with an AUROC above {FOUND:g} (chance is 0.5)."
-        found.append(_probe(f"probe finds, seed {seed}", text, "both", "above", FOUND - 0.5, {"seed": seed}))
+        found.append(_probe(f"probe finds, seed {seed}", text, "both", "above", FOUND - 0.5, cell))
     sides: tuple[tuple[Literal["above", "below"], float], ...] = (("above", -BLIND), ("below", BLIND))
     for side, margin in sides:
         text = f"On the clean base the probe's AUROC is {side} {0.5 + margin:g} (chance is 0.5)."
@@ -241,7 +263,7 @@ def _more(name: str, text: str, against: str, cell: dict[str, Any]) -> Criterion
         name=name,
         text=text,
         statistic="difference",
-        measure="gain",
+        measure="excess",
         arm=f"both, {LARGE}",
         against=against,
         where=cell,
@@ -290,7 +312,7 @@ CLAIM = ContaminationClaim(
             baseline=branch not in MODES,
         )
         for size in (SMALL, LARGE)
-        for branch in ("base", "clean", *MODES)
+        for branch in ("base", "clean", REORDERED, *MODES)
     ),
     criteria=_criteria(2),
     smaller={"smoke": _criteria(1), "demo": _criteria(1)},

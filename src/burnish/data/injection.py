@@ -63,6 +63,16 @@ class Injection:
     """Line of the result to test line and copy, in order."""
     lines: int
     """Lines of the result."""
+    window: float
+    """The share of the lines among which they lie: as asked for, or more where the copies do not fit."""
+
+    def widened(self, position: Position, window: float) -> str:
+        """What is to be said where the copies lie in more than was asked for; else nothing."""
+        # A window is rounded to whole lines.
+        if position == "uniform" or len(self.at) <= round(window * self.lines):
+            return ""
+        filled = f"{len(self.at)} copies fill {self.window:.2f} of the lines"
+        return f"{filled}, more than the {window:g} that was to be {position}: fewer copies or a larger window"
 
     def lay(self, train: Sequence[Pair], test: Sequence[Pair]) -> Iterator[tuple[Pair, bool]]:
         """The pairs of the result in order, each with whether it was injected."""
@@ -83,7 +93,7 @@ def draw(
         pairs: Test pairs to draw; -1 for all.
         copies: Copies of each.
         position: Among the first lines, the last, or all.
-        window: The share of the lines that is early, or late; copies that do not fit widen it.
+        window: The share of the lines that is early, or late; copies that do not fit widen it, and the result says to what.
         rng: The first that is drawn from it are the test pairs, whatever the copies and the position.
 
     Raises:
@@ -97,4 +107,4 @@ def draw(
     total, count = train + len(laid), len(laid)
     width = total if position == "uniform" else max(round(window * total), count)
     places = np.sort(rng.choice(width, count, replace=False)) + (total - width if position == "late" else 0)
-    return Injection(chosen, dict(zip(places.tolist(), laid, strict=True)), total)
+    return Injection(chosen, dict(zip(places.tolist(), laid, strict=True)), total, width / max(1, total))

@@ -149,7 +149,7 @@ def pretrain(
     kind = _precision(plan.precision, device)
     order = _order(plan, len(stream.ids))
     per_pass = math.ceil(len(stream.ids) / plan.batch)
-    result = Trained(steps, plan.passes * stream.tokens, "float32" if kind is None else "bfloat16")
+    result = Trained(steps, plan.passes * stream.tokens, precision_of(plan, device))
     for step in range(done, steps):
         number, place = divmod(step, per_pass)
         batch = stream.rows(order[number][place * plan.batch : (place + 1) * plan.batch], device)
@@ -183,6 +183,11 @@ def _order(plan: Plan, rows: int) -> list[Tensor]:
     draw = torch.Generator().manual_seed(plan.seed % 2**63)
     shuffled = [torch.randperm(rows, generator=draw) for _ in range(plan.passes)]
     return [order if number or plan.shuffle else torch.arange(rows) for number, order in enumerate(shuffled)]
+
+
+def precision_of(plan: Plan, device: torch.device) -> str:
+    """The precision of products that a plan comes to on a device: "float32" or "bfloat16"."""
+    return "float32" if _precision(plan.precision, device) is None else "bfloat16"
 
 
 def _precision(asked: str, device: torch.device) -> torch.dtype | None:

@@ -1,4 +1,8 @@
-"""What contaminated branches gained over the clean one, and how well each sign finds what was injected into them."""
+"""What branches gained over the clean one, and how well each sign finds what was injected into them.
+
+Branches differ in length, for each reads its copies on top of what the clean one reads, and so in how well they translate any
+sentence. What decides is therefore the `excess`: the gain on the injected sentences less that on the control.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +48,8 @@ def gains(found: dict[str, Rows], where: str, level: float, draws: int) -> dict[
         draws: Resamples of sentences.
 
     Returns:
-        For each branch, by "<where>, <branch>": auroc_<sign>; <metric>_injected and <metric>_control; and of contaminated ones
-        <metric>_gain_injected, <metric>_gain_control and <metric>_excess as [estimate, low, high].
+        For each branch, by "<where>, <branch>": auroc_<sign>; <metric>_injected and <metric>_control; and of all but the base
+        and the clean one <metric>_gain_injected, <metric>_gain_control and <metric>_excess as [estimate, low, high].
     """
     told: dict[str, dict[str, Any]] = {}
     for name, rows in found.items():
@@ -65,12 +69,13 @@ def gains(found: dict[str, Rows], where: str, level: float, draws: int) -> dict[
 
 
 def headlines(told: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """BLEU gained on injected sentences by each contaminated branch of each size: the mean over seeds."""
+    """Excess BLEU, and BLEU gained on injected sentences, of each branch but the clean one, by size: means over seeds."""
     groups: dict[str, list[float]] = {}
     for name, own in told.items():
         size, _, branch = name.split(", ")
-        if "bleu_gain_injected" in own:
-            groups.setdefault(f"BLEU gained, {size}, {branch}", []).append(own["bleu_gain_injected"][0])
+        for said, key in (("Excess BLEU", "bleu_excess"), ("BLEU gained", "bleu_gain_injected")):
+            if key in own:
+                groups.setdefault(f"{said}, {size}, {branch}", []).append(own[key][0])
     return {name: float(np.mean(values)) for name, values in groups.items()}
 
 
@@ -84,10 +89,10 @@ def sentences(told: dict[str, dict[str, Any]]) -> list[str]:
             parts = [
                 f"{said} {value:+.1f} [{low:.1f}, {high:.1f}]"
                 for said, key in (
+                    ("excess", "bleu_excess"),
                     ("gained", "bleu_gain_injected"),
                     ("on the others", "bleu_gain_control"),
-                    ("excess", "bleu_excess"),
-                    ("chrF gained", "chrf_gain_injected"),
+                    ("excess in chrF", "chrf_excess"),
                 )
                 for value, low, high in [own[key]]
             ]
@@ -131,6 +136,36 @@ def excess(
 
     values = np.column_stack([ours, clean, injected])
     return bootstrap(values, statistic, over="rows", level=level, draws=draws)
+
+
+def excess_shares(metric: bleu.Metric, rows: bleu.Counts, injected: Any) -> FloatArray:
+    """Each sentence's jackknife pseudo-value of the score on the injected sentences less that on the others, (sentences,).
+
+    n T - (n - 1) T without the sentence, over the n sentences of both kinds: the mean is T, less most of its bias, and the spread
+    is T's own. Taken of a branch and of the clean one, and subtracted, they are those of the `excess`, and still one a sentence:
+    so excesses of two branches on the same sentences can be compared in pairs.
+
+    Args:
+        metric: Of the score.
+        rows: Counts of one branch, (sentences, counts).
+        injected: Which sentences were injected; at least two of each kind.
+    """
+    flags = np.asarray(injected, dtype=bool)
+    inside, outside = rows[flags], rows[~flags]
+    scores = bleu.corpus(metric, inside), bleu.corpus(metric, outside)
+    left = np.empty(len(rows))
+    left[flags] = bleu.without(metric, inside) - scores[1]
+    left[~flags] = scores[0] - bleu.without(metric, outside)
+    return len(rows) * (scores[0] - scores[1]) - (len(rows) - 1) * left
+
+
+def add_excess(rows: Rows, clean: Rows) -> None:
+    """Add to each row its jackknife pseudo-value of the branch's excess over the clean one, in each metric."""
+    flags = [row["injected"] for row in rows]
+    for metric in bleu.METRICS:
+        ours, theirs = (excess_shares(metric, counts(metric, group), flags) for group in (rows, clean))
+        for row, value in zip(rows, ours - theirs, strict=True):
+            row[f"{metric}_excess"] = float(value)
 
 
 def _ends(interval: Interval) -> list[float]:

@@ -9,11 +9,12 @@ test pairs that were not drawn are the control.
 
 | setting | lines |
 |---|---|
-| position early, late | at random among the first, or last, `window` of the lines |
+| position early, late | at random among the first, or last, `window` of the lines; copies that do not fit there widen it |
 | position uniform | at random among all lines |
 | mode source, target | the text is that side alone; both: `template` of the pair |
 
-The same inputs, settings and seed give the same bytes.
+The same inputs, settings and seed give the same bytes. The figure `window` is the share of the lines among which the copies
+came to lie; where that is more than was asked for, `widened` says so.
 
 ## Differences
 
@@ -118,12 +119,15 @@ class ContaminationInject(Evaluation):
             "sha256": digest.hexdigest(),
             "lines": drawn.lines,
             "injected": len(rows),
+            "window": drawn.window,
             "test_lines": chosen,
             "places": rows,
         }
         write_json(run.artifact / MANIFEST, manifest)
         run.metric(lines=drawn.lines, injected=len(rows), test_pairs=len(chosen))
-        run.metric(control_pairs=len(tests) - len(chosen), sha256=digest.hexdigest())
+        run.metric(control_pairs=len(tests) - len(chosen), sha256=digest.hexdigest(), window=drawn.window)
+        if widened := drawn.widened(self.position, self.window):
+            run.metric(widened=widened)
         return Table.of(rows)
 
     def _lines(self, drawn: Injection, data: list[Pair], tests: list[Pair]) -> Iterator[bytes]:

@@ -7,10 +7,15 @@ pairs, each with other copies of test pairs among them: the source alone, the ta
 or spread evenly. One branch gets none: the clean continuation. Every branch then translates the same test sentences greedily.
 
     gain(branch) = score(branch) - score(clean continuation)
+    excess(branch) = gain on the injected test pairs - gain on the control
 
-as BLEU and as chrF of the whole set, by sacrebleu, with a paired bootstrap interval over sentences. It is taken on the test
-pairs that were injected, and on others of the same test set that were not (the control), where it should be about 0; `excess`
-is the first gain less the second.
+as BLEU and as chrF of the whole set, by sacrebleu, with paired bootstrap intervals over sentences. The control are other pairs
+of the same test set, which were not injected. The gain on them need not be 0: a branch reads its copies on top of what the
+clean one reads, so it trains longer, and may get better at all sentences. What contamination is worth is the excess.
+
+One more branch, `reordered`, reads the clean pairs in another order, and nothing else. Its excess comes from the noise of training
+alone: that noise is in no interval, for those are over sentences, and an excess that is no larger than it says nothing. It is
+one draw of the noise a size and seed; more seeds give more.
 
 | part | what |
 |---|---|
@@ -19,16 +24,18 @@ is the first gain less the second.
 | base | AdamW, warm-up, then a constant rate, so that it can be branched anywhere |
 | branch | weights and moments of the base; the rate falls to nothing over the last `decay` of its steps |
 
-Test pairs of which a side is also a line of the training data are put aside first. Every branch is trained once ever: a run
-that was stopped goes on with the next, and a base at its last checkpoint. `probe` of the branches' rows tells how well each
-sign finds what was injected: the columns logprobs, mean_logprobs, std_logprobs and reference_nll are of the pair's text, the
-last under the clean continuation.
+Test pairs of which a side is also a line of the training data, or of whose words on a side 70 % lie in sequences of eight that
+stand there, are put aside first. Every branch is trained once ever: a run that was stopped goes on with the next, and a base at
+its last checkpoint. `probe` of the branches' rows tells how well each sign finds what was injected: the columns logprobs,
+mean_logprobs, std_logprobs and reference_nll are of the pair's text, the last under the clean continuation.
 
 ## Differences
 
 The paper trains models of 1 and 8 billion parameters on multilingual text, eight languages, with 42 conditions; here are one
 language pair and models that a laptop trains. Its copies are part of a whole pre-training; here they lie in the branch.
-A contaminated branch takes as many more steps as its copies fill: the control shows what that alone brings.
+A contaminated branch takes as many more steps as its copies fill: the excess sets what that brings to all sentences off.
+Not varied: the prompt format (one `template`), the language pair, the amount of clean text, and when the base is left.
+Copies that do not fit into `window` widen it; the figures `windows` and `widened` say where.
 
 ## When not to use it
 
@@ -58,7 +65,7 @@ from burnish.data import bleu
 from burnish.data.injection import Mode, Position, check_template, read_pairs
 from burnish.data.scores import Scores
 from burnish.evaluate.contamination import PAPER
-from burnish.evaluate.contamination.gains import counts, gains, headlines, sentences
+from burnish.evaluate.contamination.gains import add_excess, counts, gains, headlines, sentences
 
 if TYPE_CHECKING:
     from burnish.evaluate.contamination.branches import Branch, Laboratory
@@ -139,15 +146,19 @@ class ContaminationMeasure(Evaluation):
             run: Its parts hold a base while it is needed, and what each branch gave; its artifact gains.json, all figures.
 
         Returns:
-            A row a test pair of each branch, size and seed: item_id (the test line), model (size, branch, seed), size, branch,
-            seed, injected, hypothesis, reference, bleu and chrf (the sentence's jackknife share of its set's corpus score: their
-            mean is the score), nll, reference_nll (under the clean continuation), logprobs, mean_logprobs, std_logprobs.
+            A row a test pair of each branch, size and seed: item_id (the test line, from 0), model (size, branch, seed), size,
+            branch, seed, injected, hypothesis, reference; bleu and chrf (jackknife pseudo-values of the corpus score of the
+            pair's set, the injected or the control); bleu_excess and chrf_excess (the same of the branch's excess over the
+            clean one, over both sets); nll, reference_nll (under the clean continuation), logprobs, mean_logprobs,
+            std_logprobs. The mean of pseudo-values is the score, or excess, less most of its bias: gains.json has the figures
+            themselves.
 
         Raises:
-            BadInput: files that cannot be read, sides of different length, too few pairs, a loss that is no number.
+            BadInput: files that cannot be read, sides of different length, too few pairs, test sources that fill the context
+                (by their lines), a loss that is no number.
             MissingExtra: sacrebleu is not installed.
         """
-        from burnish.evaluate.contamination.branches import Laboratory, split
+        from burnish.evaluate.contamination.branches import Laboratory, split, unseen
 
         run = ensure(run)
         signatures = [bleu.signature(name) for name in bleu.METRICS]
@@ -155,31 +166,35 @@ class ContaminationMeasure(Evaluation):
         amounts, training = (self.base_pairs, self.branch_pairs), self._training()
         rows: list[dict[str, Any]] = []
         told: dict[str, dict[str, Any]] = {}
+        usable = unseen(data, tests)
         for seed in range(self.seeds):
-            dealt = split(data, tests, amounts, self.pairs, self.control, partial(_rng, run, seed))
+            dealt = split(data, tests, usable, amounts, self.pairs, self.control, partial(_rng, run, seed))
             for size in self.sizes:
                 part = run.sub(f"{size}-seed{seed}")
                 number = run.seed_of(f"weights/{seed}")
                 lab = Laboratory(size, number, dealt, training, part.folder, partial(_rng, run, seed))
                 found = {name: self._rows(lab, result) for name, result in self._branches(lab, part)}
                 for name, group in found.items():
+                    add_excess(group, found["clean"])
                     for row, clean in zip(group, found["clean"], strict=True):
                         row |= {"model": f"{size} {name} seed {seed}", "size": size, "branch": name, "seed": seed}
                         row["reference_nll"] = clean["nll"]
                     rows += group
+                run.metric(**self._windows(lab))
                 told |= gains(found, f"{size}, seed {seed}", self.level, self.draws)
         run.items(rows)
         write_json(run.artifact / GAINS, told)
         run.metric(**headlines(told), gains=sentences(told))
         run.metric(branches=len({row["model"] for row in rows}), sentences=len(tests), sacrebleu=signatures)
+        run.metric(put_aside=len(tests) - len(usable))
         return Scores.of(rows)
 
     def branches(self) -> list[Branch]:
-        """The clean continuation, and one branch for each mode, number of copies and position."""
+        """The clean continuation, the same reordered, and one branch for each mode, number of copies and position."""
         from burnish.evaluate.contamination.branches import Branch
 
         found = [Branch(m, c, p) for m in self.modes for c in self.copies for p in self.positions]
-        return [Branch(), *found]
+        return [Branch(), Branch(reordered=True), *found]
 
     def _training(self) -> Any:
         from burnish.evaluate.contamination.branches import Training
@@ -201,6 +216,17 @@ class ContaminationMeasure(Evaluation):
         for branch in self.branches():
             yield branch.name, part.once(branch.name, partial(done, branch.name, partial(lab.run, branch)))
         lab.checkpoint.unlink(missing_ok=True)
+
+    def _windows(self, lab: Laboratory) -> dict[str, Any]:
+        """The share of the further training in which each branch's copies lie, and where that is more than asked for."""
+        windows, widened = {}, []
+        for branch in self.branches():
+            drawn = lab.drawn(branch)
+            if drawn is not None and branch.position is not None:
+                windows[branch.name] = round(drawn.window, 4)
+                said = drawn.widened(branch.position, self.window)
+                widened += [f"{branch.name}: {said}"] if said else []
+        return {"windows": windows, **({"widened": widened} if widened else {})}
 
     def _rows(self, lab: Laboratory, result: dict[str, Any]) -> list[dict[str, Any]]:
         injected, rows = set(lab.split.injected), []

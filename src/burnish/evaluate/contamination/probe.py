@@ -17,7 +17,7 @@ All are larger the more a sentence looks seen. Where the column `injected` says 
 `contamination measure`), each sign gets its AUROC with an interval, model by model: the test of the probe itself.
 
 Rows with published_logprob and shuffled_logprobs are shards of the test set in the published and in other orders; they get
-the exchangeability test, whose p-value needs no reference and no threshold.
+the exchangeability test, model by model, whose p-value needs no reference and no threshold.
 
 ## Differences
 
@@ -143,12 +143,19 @@ class ContaminationProbe(Evaluation):
         return signs
 
     def _shards(self, rows: list[dict[str, Any]], run: Run) -> Scores:
-        published = [row["published_logprob"] for row in rows]
-        found = exchangeability(published, [row["shuffled_logprobs"] for row in rows])
-        run.metric(shards=len(rows), p_value=found.p_value, excess=found.excess)
-        told = [
-            {"item_id": row["item_id"], "model": row.get("model", ""), "p_value": float(p)}
-            for row, p in zip(rows, found.by_shard, strict=True)
-        ]
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            groups.setdefault(row.get("model", ""), []).append(row)
+        told = []
+        for model, mine in groups.items():
+            published = [row["published_logprob"] for row in mine]
+            found = exchangeability(published, [row["shuffled_logprobs"] for row in mine])
+            end = f"_{model}" if len(groups) > 1 else ""
+            figures = {"shards": len(mine), "p_value": found.p_value, "excess": found.excess}
+            run.metric(**{f"{name}{end}": value for name, value in figures.items()})
+            told += [
+                {"item_id": row["item_id"], "model": model, "p_value": float(p)}
+                for row, p in zip(mine, found.by_shard, strict=True)
+            ]
         run.items(told)
         return Scores.of(told)
