@@ -213,17 +213,17 @@ def test_a_stopped_run_goes_on_with_the_same_result(tmp_path, monkeypatch) -> No
     model = build("qwen2")
     with Run(tmp_path / "whole") as run:
         whole = quick()(model, None, run)
-    real = FlatQuant._round
+    real = FlatQuant._fold
 
     def stopping(self, block, *given):
         if block.number == 1:
             raise KeyboardInterrupt
         return real(self, block, *given)
 
-    monkeypatch.setattr(FlatQuant, "_round", stopping)
+    monkeypatch.setattr(FlatQuant, "_fold", stopping)
     with pytest.raises(KeyboardInterrupt), Run(tmp_path / "r") as run:
         quick()(model, None, run)
-    monkeypatch.setattr(FlatQuant, "_round", real)
+    monkeypatch.setattr(FlatQuant, "_fold", real)
     with Run(tmp_path / "r") as run:
         again = quick()(model, None, run)
     assert torch.equal(logits(whole), logits(again))

@@ -39,9 +39,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from burnish.core.errors import BadInput
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.models.calibration import calibration_windows
+from burnish.models.composing import require_plain
 from burnish.models.fold import Junction, junctions
 from burnish.models.layers import LayerLog
 from burnish.models.model import Block, Model
@@ -81,6 +83,14 @@ class AWQ(CalibratedRounding):
     clip: bool = True
     """Search each group's range after scaling."""
 
+    copies: ClassVar[int] = 3
+    """Activations of a block that are held: what enters it, and what enters and leaves attention or the MLP."""
+
+    @property
+    def passes(self) -> float:
+        """Forward passes through a block that a calibration token takes (`models.estimate`)."""
+        return 4.0 + self.grid
+
     def __call__(self, model: Model, calib: Dataset, run: Run | None = None) -> Model:
         """Scale and round all linear layers of the blocks.
 
@@ -90,20 +100,23 @@ class AWQ(CalibratedRounding):
             run: Where progress, finished blocks and the per-layer record go.
 
         Raises:
-            Unsupported: an architecture without plain linear layers.
+            Unsupported: an architecture without plain linear layers, or a model with online steps.
             BadInput: too little text for the windows, or values that are not finite.
         """
         run = ensure(run)
+        require_plain(model, "AWQ")
         fork = model.fork()
         log = LayerLog(run)
         for block in run.chain(OriginalWalk(model, fork, calibration_windows(self, model, calib, run)), step="awq"):
             sites = block.sites(self.layers)
             seen = Inputs(block, sites)
-            before = {site.role: site.checked() for site in sites}
+            for site in sites:
+                site.checked()
+            roles = {site.role for site in sites}
             chosen = [
                 (junction, *self._search(block, junction, seen))
                 for junction in junctions(block)
-                if set(junction.roles) <= before.keys()
+                if set(junction.roles) <= roles
             ]
             alphas: dict[str, float] = {}
             wide: dict[str, Tensor] = {}
@@ -142,6 +155,11 @@ class AWQ(CalibratedRounding):
             lost = error([_rounded(linear.weight.detach(), wide, self.spec) for linear in junction.linears])
             if lost < best:
                 best, found = lost, (alpha, scale)
+        if best == float("inf"):
+            raise BadInput(
+                f"no scale of {', '.join(junction.roles)} in {block.name} gives a finite output",
+                "the calibration text or the weights hold NaN or infinity, or the model needs --dtype float32",
+            )
         return found
 
 
@@ -182,10 +200,11 @@ def _error_of(block: Block, junction: Junction, seen: Inputs) -> Callable[[list[
     module = _around(block, junction)
     if module is None:
         (linear,), (role,) = junction.linears, junction.roles
-        moments = seen.grams[seen.source[role]].mean()
+        moments = seen.grams[seen.source[role]].mean().float()
 
         def own(weights: list[Tensor]) -> float:
-            return float(output_error(linear.weight.detach(), weights[0], moments)["error"])
+            change = weights[0].float() - linear.weight.detach().float()
+            return float(((change @ moments) * change).sum())
 
         return own
     calls = _calls(block, module)

@@ -44,6 +44,7 @@ from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
 from burnish.models.calibration import calibration_windows, require_float64
+from burnish.models.composing import require_plain
 from burnish.models.fold import fuse_norms, put, rotate_residual, rotate_values
 from burnish.models.layers import LayerLog
 from burnish.models.model import Model
@@ -103,10 +104,11 @@ class QuaRot(Compressor):
             run: Where progress, finished blocks and the per-layer record go.
 
         Raises:
-            Unsupported: norms that a rotation does not commute with.
+            Unsupported: norms that a rotation does not commute with, or a model with online steps.
             BadInput: GPTQ without calibration text, or too little of it.
         """
         run = ensure(run)
+        require_plain(model, "QuaRot")
         model = model.fork()
         rotate(model, self.rotation_seed)
         use(model.net)

@@ -46,6 +46,7 @@ from burnish.core.progress import Progress
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
 from burnish.models.calibration import calibration_windows
+from burnish.models.composing import require_plain
 from burnish.models.model import Model
 from burnish.nn.pretrain import Plan, next_token_loss, pretrain
 from burnish.nn.quest import LSQ, PACT, QuantizedLinear, Quantizer
@@ -108,10 +109,11 @@ class QuEST(Compressor):
             run: Where progress, checkpoints and losses go.
 
         Raises:
-            Unsupported: an architecture without plain linear layers.
+            Unsupported: an architecture without plain linear layers, or a model with online steps.
             BadInput: too little text for the windows, or a loss that is no number.
         """
         run = ensure(run)
+        require_plain(model, "QuEST")
         sites = list(model.sites())
         tokens = calibration_windows(self, model, calib, run)
         held, trained = tokens[::HELD], tokens[[i for i in range(len(tokens)) if i % HELD]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from burnish.core.errors import Unsupported
 from burnish.models.fold import put
 from burnish.models.model import Block
 from burnish.nn.flat import (
@@ -50,9 +51,9 @@ class FlatBlock(nn.Module):
         block: A block whose stages were attached (`attach_stages`).
         bits: Widths of the grids.
         maxima: Role to the largest size of each input feature in calibration, for q, gate and down.
-        alpha: How much of the outliers the diagonals leave in the activations at the start.
+        alpha: How much of the activations' outliers the diagonals move into the weights at the start: 0 none, 1 all.
         parametrization: Of the factors.
-        generator: Of the random start.
+        generator: Of the random start, on the CPU: every device starts with the same numbers.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class FlatBlock(nn.Module):
             {role: TokenClip(bits.activations, True) for role in ("q", "gate", "down", "o")}
         )
         self.cache_clips = nn.ModuleDict({role: TokenClip(bits.cache, False) for role in ("k", "v")})
+        self.to(device_of(block))
 
     def groups(self, rate: float, clip_rate: float) -> list[dict[str, Any]]:
         """Parameters for an optimizer: transforms at one learning rate, clips at another."""
@@ -137,9 +139,16 @@ class FlatBlock(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """The block's output with everything that has been learned so far: (batch, tokens, hidden) in and out."""
-        with self._substituted():
+        with self._held(), self._substituted():
             out = self.block.module(hidden, **self.block.context)
         return out[0] if isinstance(out, tuple) else out
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for role in self.transforms:
+                stack.enter_context(self._of(role).held())
+            yield
 
     @contextmanager
     def _substituted(self) -> Iterator[None]:
@@ -195,6 +204,10 @@ class FlatBlock(nn.Module):
             Role to the transformed weight before it was rounded, float32.
         """
         wide = self.double()
+        with wide._held():
+            return self._write(wide, round_weights)
+
+    def _write(self, wide: FlatBlock, round_weights: bool) -> dict[str, Tensor]:
         exact = {}
         for role, linear in self.linears.items():
             weight, bias = wide.transformed(role)
@@ -259,7 +272,11 @@ def _linear(
 
 
 def attach_stages(block: Block, bits: FlatBits) -> None:
-    """Give a block the stages that will hold what is learned, switched off: a resumed run fills them from its blobs."""
+    """Give a block the stages that will hold what is learned, switched off: a resumed run fills them from its blobs.
+
+    Raises:
+        Unsupported: the block has a stage already.
+    """
     heads, adapter = block.model.heads, block.model.adapter
     linears = {site.role: site.linear for site in block.sites()}
     for path, roles in adapter.feeds.items():
@@ -269,8 +286,19 @@ def attach_stages(block: Block, bits: FlatBits) -> None:
     attach_before(linears["down"], FlatStage(size, left=size[0] > 1, right=True, bits=bits.activations))
     attach_before(linears["o"], FlatStage((heads.query, heads.width), left=True, right=False, bits=bits.activations))
     if bits.cache < 16:
-        block.at(adapter.attention).tap = FlatTap(heads.width, bits.cache)
+        attention = block.at(adapter.attention)
+        if getattr(attention, "tap", None) is not None:
+            raise Unsupported(f"a second tap of {block.name}", "the first one would be lost")
+        attention.tap = FlatTap(heads.width, bits.cache)
+    for module in block.module.modules():
+        if isinstance(module, FlatStage | FlatTap):
+            module.to(device_of(block))
     switch(block, on=False)
+
+
+def device_of(block: Block) -> torch.device:
+    """Where a block's weights are."""
+    return block.sites()[0].weight.device
 
 
 def stages(block: Block) -> dict[str, FlatStage]:
