@@ -52,6 +52,7 @@ from burnish.models.walk import Walk, second_moments
 from burnish.nn import hadamard
 from burnish.nn.activation import InputStage, KVStage, TokenGrid
 from burnish.nn.attention import use
+from burnish.nn.cache_stage import attach_cache_stage
 from burnish.nn.compensate import compensate
 from burnish.nn.grid import GridSpec
 from burnish.nn.site import output_error
@@ -128,7 +129,7 @@ class QuaRot(Compressor):
                         site.stage(InputStage(grid))
             if self.kv_bits < 16:
                 grid = TokenGrid(self.kv_bits, sym=False, clip=self.kv_clip)
-                block.at(model.adapter.attention).tap = KVStage(grid, grid, rotate=True)
+                attach_cache_stage(block.at(model.adapter.attention), KVStage(grid, grid, rotate=True))
         return model.then(
             f"QuaRot: rotated, W{self.bits}A{self.a_bits}KV{self.kv_bits}, weights by {self.weights}", self._online()
         )

@@ -24,5 +24,5 @@ def require_plain(model: Model, method: str) -> None:
         raise Unsupported(
             f"{method} on a model with online steps",
             f"{'; '.join(model.online)} (from: {done}), and {method} would change what these steps are made for",
-            f"apply {method} to the original model; only rtn, gptq, gptaq and boa can follow such a step",
+            f"apply {method} to the original model, before such a step",
         )

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from burnish.core.errors import Unsupported
 from burnish.models.fold import put
 from burnish.models.model import Block
+from burnish.nn.cache_stage import attach_cache_stage
 from burnish.nn.flat import (
     Clip,
     FlatStage,
@@ -154,19 +154,20 @@ class FlatBlock(nn.Module):
     def _substituted(self) -> Iterator[None]:
         handles = [norm.register_forward_hook(self._input(role, diagonal=True)) for role, norm in self.norms.items()]
         attention = self.block.at(self.block.model.adapter.attention)
-        # In the instance's own dictionary these come before the stage and the method that stand there.
         if self.bits.cache < 16:
-            attention.__dict__["tap"] = self._tap
+            attention.tap = self._tap  # the stage that stands there is off
         for role, linear in self.linears.items():
             weight, bias = self.rounded(role)
             before = self._input(role, diagonal=False) if role in ("o", "down") else None
+            # In the instance's own dictionary it comes before the method.
             linear.__dict__["forward"] = _linear(weight, bias, before)
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
-            attention.__dict__.pop("tap", None)
+            if self.bits.cache < 16:
+                del attention.tap
             for linear in self.linears.values():
                 del linear.__dict__["forward"]
 
@@ -225,8 +226,8 @@ class FlatBlock(nn.Module):
             stage.fill(wide._of(role).matrices()[0], self._grid(self.input_clips[role]))
         if self.bits.cache < 16:
             pair = wide._of("k").matrices()
-            tap = self.block.at(self.block.model.adapter.attention).tap
-            tap.fill(tuple(p.right for p in pair), *(self._grid(self.cache_clips[role]) for role in ("k", "v")))
+            stage = self.block.at(self.block.model.adapter.attention).cache_stage
+            stage.fill(tuple(p.right for p in pair), *(self._grid(self.cache_clips[role]) for role in ("k", "v")))
         return exact
 
     def double(self) -> FlatBlock:
@@ -286,10 +287,7 @@ def attach_stages(block: Block, bits: FlatBits) -> None:
     attach_before(linears["down"], FlatStage(size, left=size[0] > 1, right=True, bits=bits.activations))
     attach_before(linears["o"], FlatStage((heads.query, heads.width), left=True, right=False, bits=bits.activations))
     if bits.cache < 16:
-        attention = block.at(adapter.attention)
-        if getattr(attention, "tap", None) is not None:
-            raise Unsupported(f"a second tap of {block.name}", "the first one would be lost")
-        attention.tap = FlatTap(heads.width, bits.cache)
+        attach_cache_stage(block.at(adapter.attention), FlatTap(heads.width, bits.cache))
     for module in block.module.modules():
         if isinstance(module, FlatStage | FlatTap):
             module.to(device_of(block))
