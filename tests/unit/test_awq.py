@@ -8,8 +8,10 @@ import pytest
 import torch
 from architectures import CONFIGS, build, tokens
 
-from burnish.compress.awq import AWQ
+from burnish.compress import awq
+from burnish.compress.awq import AWQ, Inputs
 from burnish.compress.rtn import RTN
+from burnish.core.errors import BadInput
 from burnish.core.run import Run
 from burnish.models.fold import junctions
 from burnish.models.twins import OriginalWalk
@@ -105,3 +107,168 @@ def test_each_option_of_awq_does_what_it_is_for() -> None:
     assert torch.equal(logits(plain), logits(RTN(bits=3, group=16)(model)))  # no scale and no clip: nothing is left
     only = AWQ(bits=3, group=16, layers=("down",))(model, None)
     assert [site.role for site in only.sites() if site.quantized is not None] == ["down", "down"]
+
+
+# -- the search -----------------------------------------------------------------------------------------------------
+
+
+def first_block(name: str):
+    """The first block of a model with what enters it, and a model that it is part of."""
+    model = build(name)
+    return next(iter(OriginalWalk(model, model.fork(), tokens())))
+
+
+def entering(block, path_or_linear) -> torch.Tensor:
+    """What enters a layer when the block runs plainly, (tokens, features)."""
+    seen = []
+    handle = path_or_linear.register_forward_pre_hook(lambda _, args: seen.append(args[0].flatten(0, -2)))
+    for hidden in block.inputs:
+        block.forward(hidden)
+    handle.remove()
+    return torch.cat(seen)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_size_of_an_input_is_the_mean_of_its_absolute_values(name: str) -> None:
+    block = first_block(name)
+    seen = Inputs(block, block.sites())
+    for site in block.sites():
+        x = entering(block, site.linear)
+        assert torch.allclose(seen.sizes[seen.source[site.role]].float(), x.abs().mean(0), rtol=1e-4)
+        assert torch.allclose(seen.grams[seen.source[site.role]].mean().float(), x.T @ x / len(x), atol=1e-4)
+    assert {seen.source[role] for role in "qkv"} == {"q"}  # they read one tensor
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "opt"])
+def test_a_scale_is_a_power_of_the_sizes_and_a_value_feature_takes_their_mean(name: str, monkeypatch) -> None:
+    block = first_block(name)
+    seen = Inputs(block, block.sites())
+    count = iter(range(1000))
+    monkeypatch.setattr(awq, "_error_of", lambda *given: lambda weights, limit: float(next(count)))
+    for junction in junctions(block):
+        alpha, scale = AWQ(grid=2, group=16)._search(block, junction, seen)
+        assert alpha == 0.5  # the first that is tried, and the errors only grow
+        size = seen.sizes[seen.source[junction.roles[0]]]
+        if junction.roles == ("o",):
+            heads = block.model.heads
+            size = size.view(heads.kv, heads.group, heads.width).mean(1).flatten()
+        expected = size.sqrt().clamp(min=awq.SMALLEST)  # an input of OPT's fc2 may be always zero
+        assert torch.allclose(scale.double(), expected / (expected.max() * expected.min()).sqrt(), rtol=1e-5)
+        assert float(scale.max() * scale.min()) == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3_text", "opt"])
+def test_a_scale_is_judged_by_what_its_layers_are_there_for(name: str) -> None:
+    block = first_block(name)
+    seen = Inputs(block, block.sites())
+    generator = torch.Generator().manual_seed(0)
+    for junction in junctions(block):
+        changed = [
+            linear.weight + 0.05 * torch.randn(linear.weight.shape, generator=generator) for linear in junction.linears
+        ]
+        error = awq._error_of(block, junction, seen)
+        lost = error(changed, float("inf"))
+        if junction.roles in (("o",), ("down",), ("fc1",), ("fc2",)):
+            x = entering(block, junction.linears[0])
+            direct = float((x @ (changed[0] - junction.linears[0].weight).T).square().mean(0).sum())
+        else:
+            module = block.at("self_attn" if "q" in junction.roles else "mlp")
+            direct = _moved(block, module, junction.linears, changed)
+        assert lost == pytest.approx(direct, rel=1e-3), junction.roles
+        assert error([linear.weight for linear in junction.linears], float("inf")) == 0.0  # nothing is left behind
+
+
+def _moved(block, module, linears, weights) -> float:
+    """By how much the output of a module moves, squared, when some of its layers have other weights."""
+    outputs: list[torch.Tensor] = []
+    handle = module.register_forward_hook(
+        lambda _, args, out: outputs.append(out[0] if isinstance(out, tuple) else out)
+    )
+    for changed in (None, weights):
+        held = [linear.weight for linear in linears]
+        for linear, weight in zip(linears, changed or held, strict=True):
+            linear.weight = torch.nn.Parameter(weight, requires_grad=False)
+        for hidden in block.inputs:
+            block.forward(hidden)
+        for linear, weight in zip(linears, held, strict=True):
+            linear.weight = weight
+    handle.remove()
+    half = len(outputs) // 2
+    return float((torch.cat(outputs[:half]) - torch.cat(outputs[half:])).square().sum())
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_giving_up_on_what_is_worse_finds_the_same_scale_with_less_work(name: str, monkeypatch) -> None:
+    block = first_block(name)
+    seen = Inputs(block, block.sites())
+    method = AWQ(bits=2, group=16)
+    parts, found = [], []
+    for size in (16, 10**6):  # a window at a time, or all at once
+        monkeypatch.setattr(awq, "PART", size)
+        count = 0
+
+        def counting(*given) -> None:
+            nonlocal count
+            count += given[1][0].shape[0] if given[1] else 0
+
+        handle = block.at("mlp").register_forward_pre_hook(counting)
+        found.append([method._search(block, junction, seen) for junction in junctions(block)])
+        handle.remove()
+        parts.append(count)
+    for one, other in zip(*found, strict=True):
+        assert one[0] == other[0]
+        assert torch.equal(one[1], other[1])
+    assert parts[0] < 0.95 * parts[1]
+    # The best of all, by trying each one alone.
+    monkeypatch.setattr(awq, "PART", 10**6)
+    for junction, (alpha, _) in zip(junctions(block), found[0], strict=True):
+        error = awq._error_of(block, junction, seen)
+        size = junction.narrow(seen.sizes[seen.source[junction.roles[0]]], lambda t: t.mean(1))
+
+        def lost(step: int, size=size, junction=junction, error=error) -> float:
+            made = size.pow(step / 20)  # no size is zero here
+            wide = junction.widen((made / (made.max() * made.min()).sqrt()).float())
+            return error([awq._rounded(linear.weight, wide, method.spec) for linear in junction.linears], float("inf"))
+
+        assert alpha == min(range(20), key=lost) / 20
+
+
+def test_a_search_that_finds_no_finite_output_is_refused_by_name() -> None:
+    block = first_block("llama")
+    seen = Inputs(block, block.sites())
+    mlp = next(junction for junction in junctions(block) if "gate" in junction.roles)
+    block.inputs[0] = block.inputs[0] * float("nan")
+    with pytest.raises(BadInput, match=r"no scale of gate, up in model\.layers\.0 gives a finite output"):
+        AWQ(group=16)._search(block, mlp, seen)
+
+
+# -- the clip -------------------------------------------------------------------------------------------------------
+
+
+def test_queries_and_keys_are_not_clipped() -> None:
+    model = build("llama")
+    clipped = AWQ(bits=3, group=16, grid=1)(model, None)
+    for ours, theirs in zip(clipped.sites(), RTN(bits=3, group=16)(model).sites(), strict=True):
+        assert torch.equal(ours.quantized.grid.scale, theirs.quantized.grid.scale) == (ours.role in "qk"), ours.name
+
+
+def test_a_clip_is_chosen_by_what_enters_the_scaled_layer(monkeypatch) -> None:
+    """Its inputs were divided by the scale: so must their second moments be."""
+    model = build("llama").fork()
+    with torch.no_grad():
+        model.blocks()[0].at("input_layernorm").weight[3] *= 30
+    given = []
+    real = awq.clipped_grid
+
+    def recording(weight, spec, moments):
+        given.append(moments)
+        return real(weight, spec, moments)
+
+    monkeypatch.setattr(awq, "clipped_grid", recording)
+    found = AWQ(bits=3, group=16)(model, None)
+    block = next(iter(Walk(found.fork(), tokens())))
+    x = entering(block, block.sites(("v",))[0].linear)  # the first that is clipped, and nothing before it is rounded
+    assert torch.allclose(given[0].float(), x.T @ x / len(x), rtol=1e-3, atol=1e-5)
+    plain = next(iter(Walk(model.fork(), tokens())))
+    unscaled = entering(plain, plain.sites(("v",))[0].linear)
+    assert not torch.allclose(given[0].float(), unscaled.T @ unscaled / len(x), rtol=0.1, atol=1e-5)

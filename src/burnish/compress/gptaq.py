@@ -78,6 +78,11 @@ class GPTAQ(CalibratedRounding):
     sequential: bool = True
     """Take moments and drift of each group of layers after the groups before it in the block were rounded."""
 
+    copies: ClassVar[int] = 2
+    """Activations of a block that are held: those of the two models."""
+    moments: ClassVar[float] = 4.0
+    """Second moments that are summed, in units of one that is symmetric (`models.estimate`): two such, and the drift's."""
+
     @property
     def passes(self) -> float:
         """Forward passes through a block that a calibration token takes, the original's among them (`models.estimate`)."""

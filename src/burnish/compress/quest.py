@@ -100,6 +100,14 @@ class QuEST(Compressor):
     calib_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Which windows of the text are taken, and their order."""
 
+    trains: ClassVar[bool] = True
+    """The whole model is trained (`models.estimate`)."""
+
+    @property
+    def passes(self) -> float:
+        """Forward passes through a block that a token of the text takes; a step of training is worth three."""
+        return 3 * self.steps * self.batch / self.samples + 4 / HELD
+
     def __call__(self, model: Model, calib: Dataset, run: Run | None = None) -> Model:
         """Put all linear layers of the blocks on grids, and train.
 
