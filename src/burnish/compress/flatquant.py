@@ -43,6 +43,7 @@ the released code), 128 windows of 2048 tokens.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
@@ -50,7 +51,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from burnish.core.errors import Unsupported
+from burnish.core.errors import BadInput, Unsupported
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 LAST_RATE = 1e-3
-"""The cosine ends at this fraction of the first learning rate."""
+"""The cosine ends at this fraction of the transforms' first learning rate, for clips too (released code)."""
 
 
 class FlatQuant(Compressor):
@@ -129,7 +130,7 @@ class FlatQuant(Compressor):
 
         Raises:
             Unsupported: LayerNorm, an MLP without a gate, or a model with online steps.
-            BadInput: too little text for the windows, or values that are not finite.
+            BadInput: too little text for the windows, or values or errors that are not finite.
         """
         run = ensure(run)
         require_plain(model, "FlatQuant")
@@ -182,6 +183,11 @@ class FlatQuant(Compressor):
                 optimizer.zero_grad()
                 schedule.step()
         after = _loss(flat, parts)
+        if not (math.isfinite(before) and math.isfinite(after)):
+            raise BadInput(
+                f"the error of {block.name} is {before:g} before training and {after:g} after it",
+                "give a lower rate, or --dtype float32; if it is not finite before training, the model is damaged",
+            )
         run.event("flatquant-block", block=block.key, before=before, after=after)
         return flat, (before, after)
 

@@ -231,13 +231,13 @@ class FlatBlock(nn.Module):
         return exact
 
     def double(self) -> FlatBlock:
-        """A copy that computes in double precision."""
-        block, self.block = self.block, None  # type: ignore[assignment]
+        """A copy that computes in double precision; only what is learned is copied."""
+        shared = {name: self.__dict__.pop(name) for name in ("block", "linears", "norms", "masters")}
         try:
             wide = copy.deepcopy(self)
         finally:
-            self.block = block
-        wide.block, wide.linears, wide.norms, wide.masters = block, self.linears, self.norms, self.masters
+            self.__dict__.update(shared)
+        wide.__dict__.update(shared)
         return nn.Module.double(wide)
 
     def _set(self, role: str, weight: Tensor) -> None:
