@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
 import torch
 from architectures import build, tokens
 
+from burnish.compress import flatquant
 from burnish.compress.flatquant import FlatQuant, _maxima
 from burnish.compress.gptq import GPTQ
-from burnish.core.errors import Unsupported
+from burnish.core.errors import BadInput, Unsupported
 from burnish.core.run import Run
-from burnish.models import Walk
+from burnish.models import Model, Walk
 from burnish.models.flat_block import FlatBits, FlatBlock, attach_stages, switch
 from burnish.nn.attention import use
-from burnish.nn.flat import Clip, LearnedGrid, round_weight
+from burnish.nn.flat import Clip, LearnedGrid, TokenClip, round_weight
 from burnish.nn.kronecker import FreeFactor, Kronecker, SVDFactor, balanced
 from burnish.nn.ste import asymmetric, symmetric
 
@@ -120,6 +122,20 @@ def test_clips_cut_where_they_say() -> None:
     assert torch.allclose(grid(token)[0, 0], torch.tensor(2.0))  # ends at half of 4
 
 
+def test_clips_start_near_the_whole_range() -> None:
+    for clip in (Clip(3), Clip(), TokenClip(4, True)):
+        for fraction in clip.fractions():
+            assert torch.allclose(fraction, torch.tensor(1 / (1 + math.exp(-4))))
+
+
+def test_the_end_of_a_grid_moves_what_lies_beyond_it() -> None:
+    """Gradients pass through the rounding of the zero point too: without, the lower end would move it by z / 15 only."""
+    low, high = torch.tensor(-3.0, requires_grad=True), torch.tensor(12.0, requires_grad=True)  # step 1, zero 3
+    for value, wanted in ((-10.0, (1.0, 0.0)), (20.0, (0.0, 1.0)), (5.0, (0.0, 0.0))):
+        found = torch.autograd.grad(asymmetric(torch.tensor(value), low, high, 4), (low, high))
+        assert [float(g) for g in found] == pytest.approx(wanted, abs=1e-6)
+
+
 # -- a block ----------------------------------------------------------------------------------------------------------
 
 
@@ -155,6 +171,102 @@ def test_the_folded_block_is_the_trained_one(name: str) -> None:
         folded = flat.block.forward(hidden.double())
     assert (folded - expected).abs().max() <= 1e-5 * exact.abs().max()
     assert (expected.float() - exact).abs().max() > 1e-3 * exact.abs().max()  # something was rounded
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("name", ["llama", "gemma3_text"])
+def test_diagonals_start_between_the_sizes_of_weights_and_of_inputs(name: str, alpha: float) -> None:
+    bits = FlatBits(4, 4, 16)
+    model = build(name).fork()
+    use(model.net)
+    for block in model.blocks():
+        attach_stages(block, bits)
+    block = next(iter(Walk(model, tokens())))
+    maxima = _maxima(block)
+    flat = FlatBlock(block, bits, maxima, alpha, "svd", torch.Generator().manual_seed(0))
+    linears = {site.role: site.linear for site in block.sites()}
+    for role, readers in (("q", "q k v"), ("gate", "gate up"), ("down", "down")):
+        seen = []
+        handle = linears[role].register_forward_pre_hook(lambda _, args, seen=seen: seen.append(args[0].flatten(0, -2)))
+        for hidden in block.inputs:
+            block.forward(hidden)
+        handle.remove()
+        inputs = torch.cat(seen).abs().amax(0)
+        assert torch.allclose(maxima[role], inputs)
+        weights = torch.cat([linears[reader].weight for reader in readers.split()]).abs().amax(0)
+        expected = weights ** (1 - alpha) / inputs**alpha
+        assert torch.allclose(flat.transforms[role].diagonal, expected, rtol=1e-4), role
+
+
+def test_values_are_clipped_before_they_are_turned() -> None:
+    flat, _ = flat_block("llama", FlatBits(4, 4, 4))
+    with torch.no_grad():
+        flat.weight_clips["v"].logits.fill_(0.0)  # half of each row's range
+        plain = flat.transforms["q"].weight(flat.masters["v"])
+        cut = torch.minimum(torch.maximum(plain, plain.amin(1, keepdim=True) / 2), plain.amax(1, keepdim=True) / 2)
+        turn = flat.transforms["v"].matrices()[0].right
+        expected = torch.cat([turn.T @ head for head in cut.chunk(flat.heads.kv)])
+        found, _ = flat.transformed("v")
+        assert torch.allclose(found, expected, atol=1e-5)
+        turned = torch.cat([turn.T @ head for head in plain.chunk(flat.heads.kv)])
+        assert not torch.allclose(flat.weight_clips["v"].clamp(turned), expected, atol=1e-2)
+
+
+@pytest.mark.parametrize("matrices", ["svd", "free"])
+def test_what_is_learned_is_where_the_block_is(matrices: str) -> None:
+    """On a device without values, every product of tensors that are on two devices is an error."""
+    model = build("qwen2").fork()
+    use(model.net)
+    bits = FlatBits(4, 4, 4)
+    for block in Walk(model, tokens()):
+        inputs, context = torch.cat(block.inputs), block.context
+        break
+    model.net.to("meta")
+    block.context = {key: _on_meta(value) for key, value in context.items()}
+    attach_stages(block, bits)
+    maxima = {role: torch.ones(n, device="meta") for role, n in (("q", 32), ("gate", 32), ("down", 48))}
+    flat = FlatBlock(block, bits, maxima, 0.3, matrices, torch.Generator().manual_seed(0))
+    assert flat(inputs.to("meta")).shape == inputs.shape
+    flat.fold()
+    switch(block, on=True)
+    assert block.forward(inputs.to("meta")).shape == inputs.shape
+    assert {p.device.type for p in (*flat.parameters(), *block.module.parameters())} == {"meta"}
+
+
+def _on_meta(value):
+    if isinstance(value, torch.Tensor):
+        return value.to("meta")
+    return tuple(map(_on_meta, value)) if isinstance(value, tuple) else value
+
+
+def test_a_step_inverts_each_free_matrix_once(monkeypatch) -> None:
+    flat, hidden = flat_block("llama", FlatBits(4, 4, 4), matrices="free")
+    count, inv = 0, torch.linalg.inv
+
+    def counting(matrix):
+        nonlocal count
+        count += 1
+        return inv(matrix)
+
+    monkeypatch.setattr(torch.linalg, "inv", counting)
+    flat(hidden[:1])
+    assert count == sum(isinstance(module, FreeFactor) for module in flat.modules()) == 9
+    flat.fold()
+    assert count == 2 * 9
+
+
+def test_going_to_double_precision_copies_only_what_is_learned() -> None:
+    class Shared(dict):
+        def __deepcopy__(self, memo):
+            raise AssertionError("the block's own weights are copied")
+
+    flat, _ = flat_block("llama", FlatBits(4, 4, 4))
+    flat.masters, flat.linears, flat.norms = Shared(flat.masters), Shared(flat.linears), Shared(flat.norms)
+    wide = flat.double()
+    assert wide.masters is flat.masters
+    assert wide.block is flat.block
+    assert {p.dtype for p in wide.parameters()} == {torch.float64}
+    assert {p.dtype for p in flat.parameters()} == {torch.float32}
 
 
 def _wide(context):
@@ -213,17 +325,17 @@ def test_a_stopped_run_goes_on_with_the_same_result(tmp_path, monkeypatch) -> No
     model = build("qwen2")
     with Run(tmp_path / "whole") as run:
         whole = quick()(model, None, run)
-    real = FlatQuant._round
+    real = FlatQuant._fold
 
     def stopping(self, block, *given):
         if block.number == 1:
             raise KeyboardInterrupt
         return real(self, block, *given)
 
-    monkeypatch.setattr(FlatQuant, "_round", stopping)
+    monkeypatch.setattr(FlatQuant, "_fold", stopping)
     with pytest.raises(KeyboardInterrupt), Run(tmp_path / "r") as run:
         quick()(model, None, run)
-    monkeypatch.setattr(FlatQuant, "_round", real)
+    monkeypatch.setattr(FlatQuant, "_fold", real)
     with Run(tmp_path / "r") as run:
         again = quick()(model, None, run)
     assert torch.equal(logits(whole), logits(again))
@@ -244,3 +356,145 @@ def test_each_option_changes_what_it_is_for() -> None:
         {"bits": 3},
     ):
         assert not torch.equal(logits(quick(**option)(model, None)), base), option
+
+
+# -- training ---------------------------------------------------------------------------------------------------------
+
+
+class Recorder(torch.optim.AdamW):
+    """AdamW that keeps the settings, and the gradients of its first step."""
+
+    made: list[Recorder]
+
+    def __init__(self, groups) -> None:
+        super().__init__(groups)
+        self.rates: list[tuple[float, ...]] = []
+        self.first: list[torch.Tensor | None] = []
+        self.made.append(self)
+
+    def step(self) -> None:
+        if not self.rates:
+            self.first = [None if p.grad is None else p.grad.clone() for g in self.param_groups for p in g["params"]]
+        self.rates.append(tuple(group["lr"] for group in self.param_groups))
+        super().step()
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
+    Recorder.made = []
+    monkeypatch.setattr(torch.optim, "AdamW", Recorder)
+    return Recorder.made
+
+
+def test_learning_rates_fall_along_half_a_cosine(recorder) -> None:
+    quick(epochs=4, rate=4e-3, clip_rate=5e-2)(build("llama"), None)
+    for optimizer in recorder:
+        steps = 4 * 3  # six windows, two in a step
+        assert len(optimizer.rates) == steps
+        for t, rates in enumerate(optimizer.rates):
+            fall = (1 + math.cos(math.pi * t / steps)) / 2
+            for rate, first in zip(rates, (4e-3, 5e-2), strict=True):
+                assert rate == pytest.approx(4e-6 + (first - 4e-6) * fall, rel=1e-6)
+        assert [group["weight_decay"] for group in optimizer.param_groups] == [0.01, 0.01]
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(4e-6)
+
+
+def test_gradients_are_those_of_the_logarithm_of_the_error(recorder, monkeypatch) -> None:
+    """The loss is divided by its own value, so that they have one size, whatever the block's output is like."""
+    made, expected = [], []
+    real = flatquant._loss
+
+    def looking(flat, parts):
+        if not made or made[-1] is not flat:  # before training
+            made.append(flat)
+            entering, leaving = parts[0]
+            error = (flat(torch.cat(entering)) - leaving).square().mean()
+            wanted = [p for group in flat.groups(1.0, 1.0) for p in group["params"]]
+            expected.append(torch.autograd.grad(error.log(), wanted, allow_unused=True))
+        return real(flat, parts)
+
+    monkeypatch.setattr(flatquant, "_loss", torch.enable_grad()(looking))
+    quick(epochs=1)(build("llama"), None)
+    for optimizer, wanted in zip(recorder, expected, strict=True):
+        assert sum(g is not None for g in wanted) > 20
+        for found, gradient in zip(optimizer.first, wanted, strict=True):
+            assert (found is None) == (gradient is None)
+            if gradient is not None:
+                assert torch.allclose(found, gradient, rtol=1e-3, atol=1e-6)
+
+
+def test_a_block_learns_from_what_the_unrounded_model_does(monkeypatch) -> None:
+    seen = []
+    real = flatquant._loss
+
+    def looking(flat, parts):
+        seen.append((torch.cat([row for rows, _ in parts for row in rows]), torch.cat([out for _, out in parts])))
+        return real(flat, parts)
+
+    monkeypatch.setattr(flatquant, "_loss", looking)
+    model = build("llama")
+    quick(bits=2, a_bits=2, epochs=1)(model, None)
+    walk = iter(Walk(model.fork(), tokens()))
+    for number in range(2):
+        block = next(walk)
+        entering = torch.cat(block.inputs)
+        leaving = block.forward(entering)
+        for inputs, targets in seen[2 * number : 2 * number + 2]:  # before and after training
+            assert torch.equal(inputs, entering)
+            assert torch.allclose(targets, leaving, atol=1e-5)
+
+
+def test_an_error_that_is_no_number_is_refused_by_block() -> None:
+    with pytest.raises(BadInput, match=r"the error of model\.layers\.0 is .* after it"):
+        quick(rate=1e30, clip_rate=1e30)(build("llama"), None)
+
+
+# -- GPTQ on the folded model -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_rounding_by_gptq_is_gptq_on_the_folded_model(name: str, tmp_path) -> None:
+    """Moments are of inputs that the rounded blocks before give, after transforms and grids."""
+    model = build(name)
+    with Run(tmp_path / "ours") as run:
+        ours = quick(weights="gptq")(model, None, run)
+    with Run(tmp_path / "folded") as run:
+        folded = quick(weights="later")(model, None, run)
+    theirs = GPTQ(bits=4, group=-1, sym=True, act_order=False)(folded, None)
+    for one, other in zip(ours.sites(), theirs.sites(), strict=True):
+        assert torch.equal(one.quantized.codes, other.quantized.codes), one.name
+    assert torch.equal(logits(ours), logits(theirs))
+    recorded = (tmp_path / "ours" / "layers.json").read_text()
+    assert recorded.count('"block_error"') == recorded.count('"error"') == len(list(model.sites()))
+
+
+def test_a_second_walk_that_was_stopped_goes_on(tmp_path, monkeypatch) -> None:
+    model = build("llama")
+    with Run(tmp_path / "whole") as run:
+        whole = quick(weights="gptq")(model, None, run)
+    real = flatquant.compensate
+    count = 0
+
+    def stopping(*given, **settings):
+        nonlocal count
+        count += 1
+        if count == 9:  # in the second block
+            raise KeyboardInterrupt
+        return real(*given, **settings)
+
+    monkeypatch.setattr(flatquant, "compensate", stopping)
+    with pytest.raises(KeyboardInterrupt), Run(tmp_path / "r") as run:
+        quick(weights="gptq")(model, None, run)
+    monkeypatch.setattr(flatquant, "compensate", real)
+    with Run(tmp_path / "r") as run:
+        again = quick(weights="gptq")(model, None, run)
+    assert torch.equal(logits(whole), logits(again))
+
+
+def test_a_model_in_half_the_precision_keeps_its_dtype() -> None:
+    model: Model = build("qwen3")
+    model.net.to(torch.bfloat16)
+    found = quick(bits=16, a_bits=16, kv_bits=16)(model, None)
+    assert {site.weight.dtype for site in found.sites()} == {torch.bfloat16}
+    exact = logits(model).float()
+    assert (logits(found).float() - exact).abs().max() < 0.1 * exact.abs().max()

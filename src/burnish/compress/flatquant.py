@@ -20,7 +20,14 @@ activations: one symmetric grid a token; keys and values: one asymmetric grid a 
 * q, k, v share one activation grid, as gate and up do: they read one tensor.
 * Query, key and value biases, 1 + w norms (Gemma) and norms of q and k are treated, where the released code knows Llama.
 * Weight scales are rounded to half precision, also while training.
-* Everything is in float32 while training; folding is in float64.
+* U and V start at rotations drawn evenly (Haar), and Cayley's map is taken relative to them; the released code maps a random
+  matrix, so that its start is another, and its weight decay pulls towards the identity, here towards the start.
+* The gradient of the zero point of keys' and values' grids also passes straight through its rounding.
+* What is learned and all products are in float32 while training; norms, RoPE and the target run in the model's dtype.
+  Folding is in float64.
+* `weights = "gptq"` goes over the whole model again when all blocks are folded: each block gets what the rounded blocks
+  before give it, with its activations on their grids, and columns are rounded in their own order. All moments of a block come
+  from one pass, as in gptq; the released code takes them again for o, for gate and up, and for down.
 
 ## When not to use it
 
@@ -36,6 +43,7 @@ the released code), 128 windows of 2048 tokens.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
@@ -43,16 +51,17 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from burnish.core.errors import Unsupported
+from burnish.core.errors import BadInput, Unsupported
 from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
 from burnish.models.calibration import calibration_windows
+from burnish.models.composing import require_plain
 from burnish.models.flat_block import FlatBits, FlatBlock, attach_stages, switch
 from burnish.models.layers import LayerLog
 from burnish.models.model import Block, Model
 from burnish.models.twins import OriginalWalk
-from burnish.models.walk import record_inputs, second_moments
+from burnish.models.walk import Walk, record_inputs, second_moments
 from burnish.nn.attention import use
 from burnish.nn.compensate import compensate
 from burnish.nn.grid import GridSpec
@@ -62,7 +71,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 LAST_RATE = 1e-3
-"""The cosine ends at this fraction of the first learning rate."""
+"""The cosine ends at this fraction of the transforms' first learning rate, for clips too (released code)."""
 
 
 class FlatQuant(Compressor):
@@ -83,7 +92,7 @@ class FlatQuant(Compressor):
     kv_bits: Literal[2, 3, 4, 8, 16] = 4
     """Bits per key and value; 16 leaves them alone, and needs no transform of keys."""
     weights: Literal["rtn", "gptq", "later"] = "rtn"
-    """How weights are rounded: to nearest as in training, by GPTQ, or by a later step ("later")."""
+    """How weights are rounded: to nearest as in training, by GPTQ in a second walk, or by a later step ("later")."""
     matrices: Literal["svd", "free"] = "svd"
     """Parametrization of the factors: orthogonal ones and singular values, or any matrix."""
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.3
@@ -103,6 +112,14 @@ class FlatQuant(Compressor):
     calib_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Which windows of the calibration text are taken."""
 
+    copies: ClassVar[int] = 2
+    """Activations of a block that are held: what enters it, and what it is to give."""
+
+    @property
+    def passes(self) -> float:
+        """Forward passes through a block that a calibration token takes; training is worth three (`models.estimate`)."""
+        return 5.0 + 3 * self.epochs + (2 if self.weights == "gptq" and self.bits < 16 else 0)
+
     def __call__(self, model: Model, calib: Dataset, run: Run | None = None) -> Model:
         """Train, fold and round all blocks.
 
@@ -112,10 +129,11 @@ class FlatQuant(Compressor):
             run: Where progress, finished blocks and the per-layer record go.
 
         Raises:
-            Unsupported: LayerNorm or an MLP without a gate.
-            BadInput: too little text for the windows, or values that are not finite.
+            Unsupported: LayerNorm, an MLP without a gate, or a model with online steps.
+            BadInput: too little text for the windows, or values or errors that are not finite.
         """
         run = ensure(run)
+        require_plain(model, "FlatQuant")
         if not model.adapter.rope:
             raise Unsupported(
                 f"FlatQuant on {model.config.model_type}",
@@ -130,9 +148,11 @@ class FlatQuant(Compressor):
         tokens = calibration_windows(self, model, calib, run)
         for block in run.chain(OriginalWalk(model, fork, tokens), step="flatquant"):
             flat, losses = self._train(block, bits, run)
-            self._round(block, flat, log, losses)
+            self._fold(block, flat, log, losses)
         for block in fork.blocks():
             switch(block, on=True)
+        if self._compensates:
+            self._compensate(fork, tokens, log, run)
         log.close()
         return fork.then(
             f"FlatQuant: W{self.bits}A{self.a_bits}KV{self.kv_bits}, {self.epochs} epochs, weights by {self.weights}",
@@ -141,43 +161,63 @@ class FlatQuant(Compressor):
 
     def _train(self, block: Block, bits: FlatBits, run: Run) -> tuple[FlatBlock, tuple[float, float]]:
         """What a block learns, and its mean squared error before and after."""
-        hidden = torch.cat(block.inputs)
-        target = torch.cat([block.forward(part) for part in hidden.split(self.batch)])
+        # Views of the walk's own tensors: only a step's windows are put together, as often as it is taken.
+        rows = [row for entering in block.inputs for row in entering.split(1)]
+        parts = [
+            (batch, block.forward(torch.cat(batch)))
+            for batch in (rows[i : i + self.batch] for i in range(0, len(rows), self.batch))
+        ]
         generator = torch.Generator().manual_seed(run.seed_of(f"flatquant/{block.key}"))
         flat = FlatBlock(block, bits, _maxima(block), self.alpha, self.matrices, generator)
         optimizer = torch.optim.AdamW(flat.groups(self.rate, self.clip_rate))
-        parts = list(zip(hidden.split(self.batch), target.split(self.batch), strict=True))
         steps = self.epochs * len(parts)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(steps, 1), self.rate * LAST_RATE)
         before = _loss(flat, parts)
         for _ in range(self.epochs):
             for entering, leaving in parts:
                 with torch.enable_grad(), parametrize.cached():
-                    error = (flat(entering) - leaving).square().mean()
+                    error = (flat(torch.cat(entering)) - leaving).square().mean()
                     # Divided by itself, the loss has gradients of one size, whatever the block's output is like.
                     (error / error.detach().clamp(min=1e-30)).backward()
                 optimizer.step()
                 optimizer.zero_grad()
                 schedule.step()
         after = _loss(flat, parts)
+        if not (math.isfinite(before) and math.isfinite(after)):
+            raise BadInput(
+                f"the error of {block.name} is {before:g} before training and {after:g} after it",
+                "give a lower rate, or --dtype float32; if it is not finite before training, the model is damaged",
+            )
         run.event("flatquant-block", block=block.key, before=before, after=after)
         return flat, (before, after)
 
-    def _round(self, block: Block, flat: FlatBlock, log: LayerLog, losses: tuple[float, float]) -> None:
+    @property
+    def _compensates(self) -> bool:
+        return self.weights == "gptq" and self.bits < 16
+
+    def _fold(self, block: Block, flat: FlatBlock, log: LayerLog, losses: tuple[float, float]) -> None:
         exact = flat.fold(round_weights=self.weights == "rtn")
-        switch(block, on=True)
-        spec = GridSpec(self.bits, sym=True, group=-1) if self.bits < 16 else None
-        moments = second_moments(block, tuple(flat.linears)) if spec and self.weights == "gptq" else {}
+        if self._compensates:
+            return  # the second walk rounds and records
         for site in block.sites():
             figures: dict[str, Any] = {"block_error_before": losses[0], "block_error": losses[1]}
-            if spec is not None and self.weights == "gptq":
-                figures |= compensate(
-                    site, moments[site.role].mean(), spec, search="minmax", act_order=True, damping=0.01
-                )
-            if spec is not None and self.weights != "later":
+            if site.quantized is not None:
                 figures |= output_error(exact[site.role], site.weight, None)
             log.add(site, self.bits, **figures)
-        switch(block, on=False)
+
+    def _compensate(self, fork: Model, tokens: Tensor, log: LayerLog, run: Run) -> None:
+        """Round the folded weights by GPTQ, block after block, on what the blocks before give now."""
+        spec = GridSpec(self.bits, sym=True, group=-1)
+        errors = {event["block"]: event for event in run.events("flatquant-block")}
+        for block in run.chain(Walk(fork, tokens), step="flatquant-gptq"):
+            sites, learned = block.sites(), errors[block.key]
+            seen = second_moments(block, tuple(site.role for site in sites))
+            for site in sites:
+                hessian, before = seen[site.role].mean(), site.weight
+                figures = compensate(site, hessian, spec, search="minmax", act_order=False, damping=0.01)
+                figures |= output_error(before, site.weight, hessian)
+                figures |= {"block_error_before": learned["before"], "block_error": learned["after"]}
+                log.add(site, self.bits, tokens=seen[site.role].tokens, **figures)
 
     def _online(self) -> tuple[str, ...]:
         found = ["inputs of linear layers pass Kronecker-factored transforms"]
@@ -189,9 +229,10 @@ class FlatQuant(Compressor):
 
 
 @torch.no_grad()
-def _loss(flat: FlatBlock, parts: list[tuple[Tensor, Tensor]]) -> float:
+def _loss(flat: FlatBlock, parts: list[tuple[list[Tensor], Tensor]]) -> float:
     with parametrize.cached():
-        return sum(float((flat(x) - y).square().mean()) * len(x) for x, y in parts) / sum(len(x) for x, _ in parts)
+        lost = sum(float((flat(torch.cat(x)) - y).square().mean()) * len(x) for x, y in parts)
+    return lost / sum(len(x) for x, _ in parts)
 
 
 def _maxima(block: Block) -> dict[str, Tensor]:

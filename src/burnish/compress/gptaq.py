@@ -6,17 +6,21 @@ When GPTQ reaches a layer, its inputs X already come from rounded layers, but it
 layers before have lost is never made up for. GPTAQ's target is W X̃ with the inputs X̃ of the original model. With the
 drift ΔX = X̃ − X, rounding column q leaves two things to the later columns: its rounding error, as in GPTQ, and w_q ΔX_q.
 With H⁻¹ = UᵀU the second adds w_q P_q to them, P = α triu(ΔX Xᵀ Uᵀ, 1) U. Both models walk through the calibration text side
-by side, block after block.
+by side, block after block, and inside a block layers that share an input are rounded together: q, k, v first, then o,
+then gate and up, then down. Each group's moments and drift are taken when the groups before it are rounded.
 
 ## Differences
 
 * Factor and loop are in float64, and a Hessian that cannot be factorized raises the damping by name, as in gptq.
-* Inside a block all drifts come from one pass over the block as it was, as gptq takes its Hessians; the released code
-  goes layer by layer.
+* `sequential` off takes all moments and drifts of a block from one pass over the block as it was, as gptq takes its
+  Hessians. That is faster, and blind to what rounding q, k and v does to the input of o in the same block.
+
+`target_error` in the record is the error against GPTAQ's own target, `‖W X̃ − Q X‖² / ‖W X̃‖²`; `error` is GPTQ's.
 
 ## When not to use it
 
-It holds the activations of two models. Where the layers before lose little (4 bits and more), so does it gain little.
+It holds the activations of two models, and goes four times through each block of both. Where the layers before lose
+little (4 bits and more), so does it gain little.
 
 ## References
 
@@ -26,6 +30,7 @@ arXiv 2504.02692. Default: α = 0.25, that of the released code.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
@@ -39,11 +44,11 @@ from burnish.models.layers import LayerLog
 from burnish.models.model import Block, Model
 from burnish.models.rounding_settings import CalibratedRounding
 from burnish.models.twins import TwinWalk
-from burnish.models.walk import record_inputs, second_moments
+from burnish.models.walk import record_inputs
 from burnish.nn.asymmetric import pull, round_rows
 from burnish.nn.compensate import ordered_factor, zero_dead
 from burnish.nn.grid import find_grid
-from burnish.nn.hessian import damp
+from burnish.nn.hessian import Gram, damp
 from burnish.nn.site import Site, output_error
 
 if TYPE_CHECKING:
@@ -70,6 +75,18 @@ class GPTAQ(CalibratedRounding):
     """Fraction of the Hessian's mean diagonal that is added to it."""
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.25
     """Fraction of the drift that is made up for; 0 is GPTQ."""
+    sequential: bool = True
+    """Take moments and drift of each group of layers after the groups before it in the block were rounded."""
+
+    copies: ClassVar[int] = 2
+    """Activations of a block that are held: those of the two models."""
+    moments: ClassVar[float] = 4.0
+    """Second moments that are summed, in units of one that is symmetric (`models.estimate`): two such, and the drift's."""
+
+    @property
+    def passes(self) -> float:
+        """Forward passes through a block that a calibration token takes, the original's among them (`models.estimate`)."""
+        return 5.0 if self.sequential else 4.0
 
     def __call__(self, model: Model, calib: Dataset, run: Run | None = None) -> Model:
         """Round all linear layers of the blocks.
@@ -88,14 +105,16 @@ class GPTAQ(CalibratedRounding):
         log = LayerLog(run)
         walk = TwinWalk(model, fork, calibration_windows(self, model, calib, run))
         for block in run.chain(walk, step="gptaq"):
-            sites = block.sites(self.layers)
-            seen = second_moments(block, tuple(site.role for site in sites))
-            drifted = drift(walk.original, block, [site.role for site in sites])
-            for site in sites:
-                hessian, before = seen[site.role].mean(), site.weight
-                figures = self._round(site, hessian, drifted[site.role])
-                figures |= output_error(before, site.weight, hessian)
-                log.add(site, self.bits, tokens=seen[site.role].tokens, **figures)
+            groups = by_input(block, block.sites(self.layers))
+            for together in groups if self.sequential else [[site for group in groups for site in group]]:
+                seen = drift(walk.original, block, [site.role for site in together])
+                for site in together:
+                    found, before = seen[site.role], site.weight
+                    hessian = found.gram.mean()
+                    figures = self._round(site, hessian, found.cross)
+                    figures |= output_error(before, site.weight, hessian)
+                    figures["target_error"] = found.target_error(before, site.weight)
+                    log.add(site, self.bits, tokens=found.gram.tokens, **figures)
         log.close()
         return fork.then(self.describe())
 
@@ -112,31 +131,77 @@ class GPTAQ(CalibratedRounding):
         return {"damping": columns.damping, "note": columns.note}
 
 
-def drift(original: Block, block: Block, roles: list[str]) -> dict[str, Tensor]:
-    """E[(x̃ − x) xᵀ] of the inputs of a block's linear layers, by role: (inputs, inputs), float64.
+@dataclass
+class Drift:
+    """What enters a layer: x in the rounded model, x̃ in the original one.
+
+    Attributes:
+        gram: Second moments of x.
+        moved: Second moments of x̃ − x.
+        total: Sum of (x̃ − x) xᵀ, (inputs, inputs), float64.
+    """
+
+    gram: Gram
+    moved: Gram
+    total: Tensor
+
+    @classmethod
+    def none(cls, width: int, device: torch.device) -> Drift:
+        """Nothing seen yet."""
+        total = torch.zeros(width, width, dtype=torch.float64, device=device)
+        return cls(Gram(width, device), Gram(width, device), total)
+
+    def add(self, original: Tensor, now: Tensor) -> None:
+        """Add a batch of inputs, (…, width) each."""
+        x = now.reshape(-1, now.shape[-1]).float()
+        change = original.reshape(x.shape).float() - x
+        self.gram.add(now)
+        self.moved.add(change)
+        self.total += change.T @ x
+
+    @property
+    def cross(self) -> Tensor:
+        """E[(x̃ − x) xᵀ], (inputs, inputs)."""
+        return self.total / max(self.gram.tokens, 1)
+
+    def target_error(self, before: Tensor, after: Tensor) -> float:
+        """‖W X̃ − Q X‖² / ‖W X̃‖² of a weight W, (outputs, inputs), that became Q."""
+        weight, change = before.double(), (before - after).double()
+        x, cross, moved = self.gram.mean(), self.cross, self.moved.mean()
+
+        def size(part: Tensor) -> float:
+            """E‖part x + W (x̃ − x)‖²."""
+            own = (part @ x * part).sum() + 2 * (weight @ cross * part).sum()
+            return float(own + (weight @ moved * weight).sum())
+
+        return size(change) / max(size(weight), 1e-30)
+
+
+def by_input(block: Block, sites: list[Site]) -> list[list[Site]]:
+    """Sites in groups that read one tensor, in the order in which data passes them."""
+    feeds = {role: fed[0] for fed in block.model.adapter.feeds.values() for role in fed}
+    groups: dict[str, list[Site]] = {}
+    for site in sites:
+        groups.setdefault(feeds.get(site.role, site.role), []).append(site)
+    return list(groups.values())
+
+
+def drift(original: Block, block: Block, roles: list[str]) -> dict[str, Drift]:
+    """How the inputs of a block's linear layers have moved, by role; layers with one input share theirs.
 
     Args:
         original: The block as it was, with the inputs of the original model.
         block: The same block with the inputs of the rounded model.
-        roles: Which layers; layers with one input share theirs.
+        roles: Which layers.
     """
-    feeds = {role: fed[0] for fed in block.model.adapter.feeds.values() for role in fed}
-    first: dict[str, str] = {}
-    for role in roles:
-        first.setdefault(feeds.get(role, role), role)
-    wanted = list(first.values())
-    total: dict[str, Tensor] = {}
-    tokens = 0
+    groups = by_input(block, block.sites(tuple(roles)))
+    found = {group[0].role: Drift.none(group[0].linear.in_features, block.inputs[0].device) for group in groups}
     # One batch at a time through both, so that only one batch of inputs of each layer is held.
     for before, now in zip(original.inputs, block.inputs, strict=True):
-        theirs, ours = _inputs(original, before, wanted), _inputs(block, now, wanted)
-        for role in wanted:
-            x = ours[role].reshape(-1, ours[role].shape[-1]).float()
-            moved = theirs[role].reshape(x.shape).float() - x
-            product = (moved.T @ x).double()
-            total[role] = total[role] + product if role in total else product
-        tokens += now.shape[0] * now.shape[1]
-    return {role: total[first[feeds.get(role, role)]] / tokens for role in roles}
+        theirs, ours = _inputs(original, before, list(found)), _inputs(block, now, list(found))
+        for role, seen in found.items():
+            seen.add(theirs[role], ours[role])
+    return {site.role: found[group[0].role] for group in groups for site in group}
 
 
 def _inputs(block: Block, hidden: Tensor, roles: list[str]) -> dict[str, Tensor]:

@@ -44,6 +44,7 @@ from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
 from burnish.models.calibration import calibration_windows, require_float64
+from burnish.models.composing import require_plain
 from burnish.models.fold import fuse_norms, put, rotate_residual, rotate_values
 from burnish.models.layers import LayerLog
 from burnish.models.model import Model
@@ -51,6 +52,7 @@ from burnish.models.walk import Walk, second_moments
 from burnish.nn import hadamard
 from burnish.nn.activation import InputStage, KVStage, TokenGrid
 from burnish.nn.attention import use
+from burnish.nn.cache_stage import attach_cache_stage
 from burnish.nn.compensate import compensate
 from burnish.nn.grid import GridSpec
 from burnish.nn.site import output_error
@@ -103,10 +105,11 @@ class QuaRot(Compressor):
             run: Where progress, finished blocks and the per-layer record go.
 
         Raises:
-            Unsupported: norms that a rotation does not commute with.
+            Unsupported: norms that a rotation does not commute with, or a model with online steps.
             BadInput: GPTQ without calibration text, or too little of it.
         """
         run = ensure(run)
+        require_plain(model, "QuaRot")
         model = model.fork()
         rotate(model, self.rotation_seed)
         use(model.net)
@@ -126,7 +129,7 @@ class QuaRot(Compressor):
                         site.stage(InputStage(grid))
             if self.kv_bits < 16:
                 grid = TokenGrid(self.kv_bits, sym=False, clip=self.kv_clip)
-                block.at(model.adapter.attention).tap = KVStage(grid, grid, rotate=True)
+                attach_cache_stage(block.at(model.adapter.attention), KVStage(grid, grid, rotate=True))
         return model.then(
             f"QuaRot: rotated, W{self.bits}A{self.a_bits}KV{self.kv_bits}, weights by {self.weights}", self._online()
         )

@@ -46,6 +46,7 @@ from burnish.core.progress import Progress
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
 from burnish.models.calibration import calibration_windows
+from burnish.models.composing import require_plain
 from burnish.models.model import Model
 from burnish.nn.pretrain import Plan, next_token_loss, pretrain
 from burnish.nn.quest import LSQ, PACT, QuantizedLinear, Quantizer
@@ -99,6 +100,14 @@ class QuEST(Compressor):
     calib_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Which windows of the text are taken, and their order."""
 
+    trains: ClassVar[bool] = True
+    """The whole model is trained (`models.estimate`)."""
+
+    @property
+    def passes(self) -> float:
+        """Forward passes through a block that a token of the text takes; a step of training is worth three."""
+        return 3 * self.steps * self.batch / self.samples + 4 / HELD
+
     def __call__(self, model: Model, calib: Dataset, run: Run | None = None) -> Model:
         """Put all linear layers of the blocks on grids, and train.
 
@@ -108,10 +117,11 @@ class QuEST(Compressor):
             run: Where progress, checkpoints and losses go.
 
         Raises:
-            Unsupported: an architecture without plain linear layers.
+            Unsupported: an architecture without plain linear layers, or a model with online steps.
             BadInput: too little text for the windows, or a loss that is no number.
         """
         run = ensure(run)
+        require_plain(model, "QuEST")
         sites = list(model.sites())
         tokens = calibration_windows(self, model, calib, run)
         held, trained = tokens[::HELD], tokens[[i for i in range(len(tokens)) if i % HELD]]

@@ -42,6 +42,7 @@ from burnish.core.method import Paper
 from burnish.core.run import Run, ensure
 from burnish.core.shapes import Compressor
 from burnish.models.calibration import calibration_windows
+from burnish.models.composing import require_plain
 from burnish.models.fold import junctions
 from burnish.models.layers import LayerLog
 from burnish.models.model import Block, Model
@@ -91,10 +92,11 @@ class SmoothQuant(Compressor):
             run: Where progress, smoothed blocks and the per-layer record go.
 
         Raises:
-            Unsupported: an architecture without plain linear layers.
+            Unsupported: an architecture without plain linear layers, or a model with online steps.
             BadInput: too little text for the windows, or values that are not finite.
         """
         run = ensure(run)
+        require_plain(model, "SmoothQuant")
         model = model.fork()
         tokens = calibration_windows(self, model, calib, run)
         for block in run.chain(Walk(model, tokens), step="smooth"):

@@ -1,8 +1,11 @@
 """What a compression will cost, before it starts: minutes and memory, from the model's shape and this machine's speed.
 
-The minutes count the floating-point operations of the calibration walk (two forward passes a block, the second moments of
-what enters its layers, what attention does with them) and of the rounding, at the speed of one matrix product that is
-timed here and now. Read them as "about": loops over columns and what else the machine is doing are not in them.
+The minutes count the floating-point operations of the calibration walk (a method's forward passes through each block, the
+second moments of what enters its layers, what attention does with them) and of the rounding, at the speed of one matrix
+product that is timed here and now. Read them as "about": loops over columns and what else the machine is doing are not in
+them. A method says as a property `passes` how often a calibration token goes through a block (two where it does not say: to
+look, and to go on), as `moments` how many second moments it sums, as `copies` how many activations of a block it holds,
+and as `trains` that it trains the whole model.
 """
 
 from __future__ import annotations
@@ -25,6 +28,10 @@ SEARCHED = {"minmax": 1, "mmse": 30, "hessian": 60}
 """Grids that a search tries for each row."""
 TRY = 400.0
 """Operations that trying a grid on one weight is worth (measured: it is bound by memory, not by arithmetic)."""
+PASSES = 2
+"""Forward passes through a block that a calibration token takes, where the method does not say."""
+TRAINED = 4
+"""Numbers for each weight that is trained: the weight, its gradient, and two that AdamW keeps."""
 REST = 1.25
 """Measured over counted time: norms, activations and the loops' own steps are not counted."""
 LIBRARIES = 0.6e9
@@ -89,7 +96,7 @@ def estimate(method: Method, sources: Mapping[str, str]) -> dict[str, str]:
     if shape is None:
         return ABSENT
     tokens = read_by(method) if "calib" in sources else 0
-    return _said(REST * operations(method, shape, tokens), memory(shape, tokens))
+    return _said(REST * operations(method, shape, tokens), memory(shape, tokens, method))
 
 
 def estimate_all(methods: Sequence[Method], model: str, test: int) -> dict[str, str]:
@@ -106,7 +113,8 @@ def estimate_all(methods: Sequence[Method], model: str, test: int) -> dict[str, 
     read = [read_by(method) for method in methods]
     rounding = REST * sum(operations(method, shape, tokens) for method, tokens in zip(methods, read, strict=True))
     measuring = REST * len(methods) * 2 * test * 2 * (shape.blocks * shape.weights + shape.embedding)
-    return _said(rounding + measuring, memory(shape, max(read, default=0)))
+    held = [memory(shape, tokens, method) for method, tokens in zip(methods, read, strict=True)]
+    return _said(rounding + measuring, max(held, default=memory(shape, 0)))
 
 
 def _said(work: float, held: float) -> dict[str, str]:
@@ -140,10 +148,13 @@ def operations(method: Method, shape: Shape, tokens: int) -> float:
     """
     length = int(getattr(method, "length", 1))
     attention = 4 * shape.query * shape.head * length
-    passes = 2 * (2 * shape.weights + attention)
-    moments = sum(2 * width**2 for width, _ in shape.inputs)
+    passes = getattr(method, "passes", PASSES) * (2 * shape.weights + attention)
+    if getattr(method, "trains", False):  # then the head is computed too
+        passes += getattr(method, "passes", PASSES) * 2 * shape.embedding / shape.blocks
+    moments = getattr(method, "moments", 1) * sum(2 * width**2 for width, _ in shape.inputs)
     compensated = "damping" in type(method).model_fields or getattr(method, "weights", "") == "gptq"
-    each = passes + (moments if compensated or getattr(method, "qparam", "") == "hessian" else 0)
+    summed = compensated or getattr(method, "qparam", "") == "hessian" or hasattr(method, "moments")
+    each = passes + (moments if summed else 0)
     if getattr(method, "block_v", False):
         each += shape.query * length**2 + 2 * shape.kv * shape.hidden * (length + shape.hidden)
     searched = SEARCHED[getattr(method, "qparam", "minmax")] * TRY * shape.weights
@@ -153,11 +164,22 @@ def operations(method: Method, shape: Shape, tokens: int) -> float:
     return shape.blocks * (each * tokens + searched + factors + loops)
 
 
-def memory(shape: Shape, tokens: int) -> float:
-    """Bytes at the peak: the model, its rounded blocks and their codes, activations, one block's second moments."""
+def memory(shape: Shape, tokens: int, method: Method | None = None) -> float:
+    """Bytes at the peak: the model, its rounded blocks and their codes, activations, one block's second moments.
+
+    Args:
+        shape: Of the model.
+        tokens: Calibration tokens.
+        method: The compressor.
+    """
     whole = 4 * (shape.blocks * shape.weights + shape.embedding)
+    if getattr(method, "trains", False):
+        batch = int(getattr(method, "batch", 1)) * int(getattr(method, "length", 1))
+        inner = sum(width + rows for width, rows in shape.inputs)
+        return LIBRARIES + (1 + TRAINED) * whole + 4 * batch * shape.blocks * inner
     widest = max(width for width, _ in shape.inputs)
-    return LIBRARIES + whole + 5 * shape.blocks * shape.weights + 4 * tokens * shape.hidden + 4 * 8 * widest**2
+    held = int(getattr(method, "copies", 1)) * 4 * tokens * shape.hidden
+    return LIBRARIES + whole + 5 * shape.blocks * shape.weights + held + 4 * 8 * widest**2
 
 
 def speed() -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from burnish.models.fold import put
 from burnish.models.model import Block
+from burnish.nn.cache_stage import attach_cache_stage
 from burnish.nn.flat import (
     Clip,
     FlatStage,
@@ -50,9 +51,9 @@ class FlatBlock(nn.Module):
         block: A block whose stages were attached (`attach_stages`).
         bits: Widths of the grids.
         maxima: Role to the largest size of each input feature in calibration, for q, gate and down.
-        alpha: How much of the outliers the diagonals leave in the activations at the start.
+        alpha: How much of the activations' outliers the diagonals move into the weights at the start: 0 none, 1 all.
         parametrization: Of the factors.
-        generator: Of the random start.
+        generator: Of the random start, on the CPU: every device starts with the same numbers.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class FlatBlock(nn.Module):
             {role: TokenClip(bits.activations, True) for role in ("q", "gate", "down", "o")}
         )
         self.cache_clips = nn.ModuleDict({role: TokenClip(bits.cache, False) for role in ("k", "v")})
+        self.to(device_of(block))
 
     def groups(self, rate: float, clip_rate: float) -> list[dict[str, Any]]:
         """Parameters for an optimizer: transforms at one learning rate, clips at another."""
@@ -137,27 +139,35 @@ class FlatBlock(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """The block's output with everything that has been learned so far: (batch, tokens, hidden) in and out."""
-        with self._substituted():
+        with self._held(), self._substituted():
             out = self.block.module(hidden, **self.block.context)
         return out[0] if isinstance(out, tuple) else out
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for role in self.transforms:
+                stack.enter_context(self._of(role).held())
+            yield
 
     @contextmanager
     def _substituted(self) -> Iterator[None]:
         handles = [norm.register_forward_hook(self._input(role, diagonal=True)) for role, norm in self.norms.items()]
         attention = self.block.at(self.block.model.adapter.attention)
-        # In the instance's own dictionary these come before the stage and the method that stand there.
         if self.bits.cache < 16:
-            attention.__dict__["tap"] = self._tap
+            attention.tap = self._tap  # the stage that stands there is off
         for role, linear in self.linears.items():
             weight, bias = self.rounded(role)
             before = self._input(role, diagonal=False) if role in ("o", "down") else None
+            # In the instance's own dictionary it comes before the method.
             linear.__dict__["forward"] = _linear(weight, bias, before)
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
-            attention.__dict__.pop("tap", None)
+            if self.bits.cache < 16:
+                del attention.tap
             for linear in self.linears.values():
                 del linear.__dict__["forward"]
 
@@ -195,6 +205,10 @@ class FlatBlock(nn.Module):
             Role to the transformed weight before it was rounded, float32.
         """
         wide = self.double()
+        with wide._held():
+            return self._write(wide, round_weights)
+
+    def _write(self, wide: FlatBlock, round_weights: bool) -> dict[str, Tensor]:
         exact = {}
         for role, linear in self.linears.items():
             weight, bias = wide.transformed(role)
@@ -212,18 +226,18 @@ class FlatBlock(nn.Module):
             stage.fill(wide._of(role).matrices()[0], self._grid(self.input_clips[role]))
         if self.bits.cache < 16:
             pair = wide._of("k").matrices()
-            tap = self.block.at(self.block.model.adapter.attention).tap
-            tap.fill(tuple(p.right for p in pair), *(self._grid(self.cache_clips[role]) for role in ("k", "v")))
+            stage = self.block.at(self.block.model.adapter.attention).cache_stage
+            stage.fill(tuple(p.right for p in pair), *(self._grid(self.cache_clips[role]) for role in ("k", "v")))
         return exact
 
     def double(self) -> FlatBlock:
-        """A copy that computes in double precision."""
-        block, self.block = self.block, None  # type: ignore[assignment]
+        """A copy that computes in double precision; only what is learned is copied."""
+        shared = {name: self.__dict__.pop(name) for name in ("block", "linears", "norms", "masters")}
         try:
             wide = copy.deepcopy(self)
         finally:
-            self.block = block
-        wide.block, wide.linears, wide.norms, wide.masters = block, self.linears, self.norms, self.masters
+            self.__dict__.update(shared)
+        wide.__dict__.update(shared)
         return nn.Module.double(wide)
 
     def _set(self, role: str, weight: Tensor) -> None:
@@ -259,7 +273,11 @@ def _linear(
 
 
 def attach_stages(block: Block, bits: FlatBits) -> None:
-    """Give a block the stages that will hold what is learned, switched off: a resumed run fills them from its blobs."""
+    """Give a block the stages that will hold what is learned, switched off: a resumed run fills them from its blobs.
+
+    Raises:
+        Unsupported: the block has a stage already.
+    """
     heads, adapter = block.model.heads, block.model.adapter
     linears = {site.role: site.linear for site in block.sites()}
     for path, roles in adapter.feeds.items():
@@ -269,8 +287,16 @@ def attach_stages(block: Block, bits: FlatBits) -> None:
     attach_before(linears["down"], FlatStage(size, left=size[0] > 1, right=True, bits=bits.activations))
     attach_before(linears["o"], FlatStage((heads.query, heads.width), left=True, right=False, bits=bits.activations))
     if bits.cache < 16:
-        block.at(adapter.attention).tap = FlatTap(heads.width, bits.cache)
+        attach_cache_stage(block.at(adapter.attention), FlatTap(heads.width, bits.cache))
+    for module in block.module.modules():
+        if isinstance(module, FlatStage | FlatTap):
+            module.to(device_of(block))
     switch(block, on=False)
+
+
+def device_of(block: Block) -> torch.device:
+    """Where a block's weights are."""
+    return block.sites()[0].weight.device
 
 
 def stages(block: Block) -> dict[str, FlatStage]:

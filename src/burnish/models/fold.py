@@ -17,9 +17,11 @@ from burnish.models.model import Block, Model
 
 
 def put(module: nn.Module, name: str, value: Tensor) -> None:
-    """Replace a parameter by `value`, in the dtype and on the device that it had."""
+    """Replace a parameter by `value`, in the dtype and on the device that it had; codes of the old weight are dropped."""
     old = getattr(module, name)
     setattr(module, name, nn.Parameter(value.to(old.device, old.dtype), requires_grad=False))
+    if name == "weight":
+        module.__dict__.pop("quantized", None)
 
 
 def divide_outputs(module: Any, scale: Tensor, offset: float = 0.0) -> None:

@@ -23,7 +23,7 @@ def pull(upper: Tensor, drift: Tensor, alpha: float = 1.0) -> Tensor:
     Returns:
         (columns, columns), zero on and below the diagonal.
     """
-    return alpha * ((drift.double() @ upper.T).triu(1) @ upper).triu(1)
+    return alpha * (drift.double() @ upper.T).triu(1) @ upper
 
 
 def round_rows(weight: Tensor, upper: Tensor, pulled: Tensor, grid: Grid, order: Tensor | None = None) -> Tensor:

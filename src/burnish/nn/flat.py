@@ -6,12 +6,15 @@ numbers are constants.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from burnish.core.errors import Unsupported
 from burnish.nn.kronecker import Factor, FreeFactor, Kronecker, SVDFactor, balanced
 from burnish.nn.ste import asymmetric, half_through, symmetric
 
@@ -48,6 +51,7 @@ class Transform(nn.Module):
         whole = width or left * right
         self.shape = (left, whole // left) if left > 1 else (whole // right, right)
         self.diagonal = None if diagonal is None else nn.Parameter(diagonal.float().clone())
+        self._held: tuple[Kronecker, Kronecker] | None = None
 
     @classmethod
     def of(cls, n: int, parametrization: Parametrization, generator: torch.Generator, diagonal: Tensor) -> Transform:
@@ -56,6 +60,18 @@ class Transform(nn.Module):
 
     def matrices(self) -> tuple[Kronecker, Kronecker]:
         """The Kronecker product P and its inverse transpose, without the diagonal."""
+        return self._made() if self._held is None else self._held
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the matrices once for everything inside: a step asks for them at every weight and input they belong to."""
+        self._held = self._made()
+        try:
+            yield
+        finally:
+            self._held = None
+
+    def _made(self) -> tuple[Kronecker, Kronecker]:
         pairs = [(None, None) if factor is None else factor.pair() for factor in (self.left, self.right)]
         forward, inverse = (Kronecker(pairs[0][i], pairs[1][i], self.shape) for i in (0, 1))
         return forward, inverse
@@ -238,13 +254,31 @@ def _before(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return (stage(args[0]), *args[1:])
 
 
+def _require_free(module: nn.Module, slot: str) -> None:
+    # One hook reads each slot: a second stage would run twice, and the first not at all.
+    if getattr(module, slot, None) is not None:
+        raise Unsupported(
+            f"a second {slot.replace('_', ' ')} of one {type(module).__name__}", "the first one would be lost"
+        )
+
+
 def attach_before(linear: nn.Linear, stage: FlatStage) -> None:
-    """Let `stage` see the layer's input first."""
+    """Let `stage` see the layer's input first.
+
+    Raises:
+        Unsupported: another stage sees it already.
+    """
+    _require_free(linear, "input_stage")
     linear.input_stage = stage
     linear.register_forward_pre_hook(_before)
 
 
 def attach_after(module: nn.Module, stage: FlatStage) -> None:
-    """Let `stage` see what the module gives, before anything else does."""
+    """Let `stage` see what the module gives, before anything else does.
+
+    Raises:
+        Unsupported: another stage sees it already.
+    """
+    _require_free(module, "output_stage")
     module.output_stage = stage
     module.register_forward_hook(_after)
