@@ -141,11 +141,8 @@ class PackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, inputs) to (…, outputs), in the dtype of `x`."""
-        if (
-            x.device.type == "cpu"
-            and kernels.library() is not None
-            and not (x.requires_grad and torch.is_grad_enabled())
-        ):
+        wanted = x.requires_grad and torch.is_grad_enabled()
+        if x.device.type == "cpu" and not wanted and kernels.library() is not None:
             flat = x.reshape(-1, self.in_features).float()
             kind = kernels.ZERO_KINDS.index(self.kind)
             zero = self.zero if kind else None
