@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.core.errors import Unsupported
+from burnish.nn import kernels
 from burnish.nn.kronecker import Factor, FreeFactor, Kronecker, SVDFactor, balanced
 from burnish.nn.ste import asymmetric, half_through, symmetric
 
@@ -200,6 +201,11 @@ class FlatStage(nn.Module):
         """The input that the layer's folded weights are made for."""
         if not self.on:
             return x
+        if (self.left is not None or self.right is not None) and kernels.runs_here(x, self.left, self.right):
+            high, low = (1.0, 1.0) if self.clip is None else self.clip.tolist()
+            flat = x.reshape(-1, x.shape[-1])
+            found = kernels.kronecker_turn(flat, self.left, self.right, list(self.size), self.bits, high, low)
+            return found.view(x.shape)
         x = Kronecker(self.left, self.right, self.size)(x)
         return x if self.clip is None else LearnedGrid(self.bits, True, *self.clip)(x)
 
