@@ -71,7 +71,7 @@ def _specs(folder: Path, config: dict[str, Any]) -> dict[str, GridSpec]:
     kind = str(config.get("format", "none"))
     if config.get("quant_method") != "compressed-tensors" or kind != FORMAT:
         raise Unsupported(f"running {folder} on its codes", f"its format is {kind}, not {FORMAT}", HOW)
-    specs = {}
+    specs: dict[str, GridSpec] = {}
     for group in config.get("config_groups", {}).values():
         weights = group["weights"]
         if group.get("input_activations") or weights.get("type") != "int" or weights.get("dynamic"):

@@ -175,9 +175,9 @@ def pretrain(
         value.backward()
         norm = float(nn.utils.clip_grad_norm_(net.parameters(), plan.clip))
         result.losses.append(value.item())
-        for what, number in (("loss", result.losses[-1]), ("norm of the gradient", norm)):
-            if not math.isfinite(number):
-                raise BadInput(f"the {what} is {number} at step {step + 1}", "take a smaller rate")
+        for what, figure in (("loss", result.losses[-1]), ("norm of the gradient", norm)):
+            if not math.isfinite(figure):
+                raise BadInput(f"the {what} is {figure} at step {step + 1}", "take a smaller rate")
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if progress is not None:
