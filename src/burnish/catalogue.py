@@ -81,6 +81,7 @@ TOOLS = frozenset(
 
 CLAIMS: dict[str, str] = {
     "boa": "burnish.claims.boa:CLAIM",
+    "flatquant": "burnish.claims.flatquant:CLAIM",
     "small-samples": "burnish.claims.small_samples:CLAIM",
     "devai": "burnish.claims.devai:CLAIM",
     "arena": "burnish.claims.arena:CLAIM",
