@@ -224,6 +224,7 @@ def test_what_is_learned_is_where_the_block_is(matrices: str) -> None:
     model.net.to("meta")
     block.context = {key: _on_meta(value) for key, value in context.items()}
     attach_stages(block, bits)
+    assert {p.device.type for p in block.module.parameters()} == {"meta"}
     maxima = {role: torch.ones(n, device="meta") for role, n in (("q", 32), ("gate", 32), ("down", 48))}
     flat = FlatBlock(block, bits, maxima, 0.3, matrices, torch.Generator().manual_seed(0))
     assert flat(inputs.to("meta")).shape == inputs.shape
