@@ -108,3 +108,18 @@ def test_without_kernels_the_reason_is_told(folder: Path, monkeypatch: pytest.Mo
     open_fused(folder, notify=lines.append)
     assert len(lines) == 1
     assert "burnish-kernels is not installed" in lines[0]
+
+
+def test_a_compression_that_is_to_run_packed_ends_by_running_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from burnish.cli.main import dispatch
+
+    monkeypatch.chdir(tmp_path)
+    given = ["compress", "rtn", "tiny", "--bits", "4", "--group", "32", "--runtime", "packed"]
+    with pytest.raises(BadInput, match="runtime: packed runs --format compressed-tensors, not gguf"):
+        dispatch([*given, "--format", "gguf"])
+    dispatch([*given, "--out", "w4"])
+    metrics = json.loads((tmp_path / "w4" / "run.json").read_text())["metrics"]
+    assert metrics["reload_loader"] == "packed"
+    open_packed(tmp_path / "w4")

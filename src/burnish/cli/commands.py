@@ -119,7 +119,7 @@ def command(entry: catalogue.Entry) -> Callable[..., None]:
         asked = _read(options, given, wrong)
         wrong += lacking + workflow.goods_faults(entry.name, cls, sources)
         if wrong and method is not None and isinstance(asked, Saving):
-            wrong += workflow.format_faults(method, asked.format)
+            wrong += workflow.format_faults(method, asked.saved_as)
         if wrong or method is None or asked is None:
             count = f"{len(wrong)} fault{'s' * (len(wrong) > 1)}"
             raise BadInput.of(f"`{spoken}` has {count}", wrong, f"`{spoken} --help` lists what it takes")
@@ -134,13 +134,14 @@ def command(entry: catalogue.Entry) -> Callable[..., None]:
 
 def _run(use: str, method: Method, sources: Mapping[str, str], asked: Options) -> None:
     out = asked.out or workflow.folder_of(use, method, sources)
-    kept: dict[str, Any] = {"format": asked.format} if isinstance(asked, Saving) else {}
+    kept: dict[str, Any] = {"format": asked.saved_as} if isinstance(asked, Saving) else {}
     if asked.dry_run:
         results.show_plan(workflow.plan_method(use, method, sources, out, seed=asked.seed, **kept))
         return
     place = workflow.Place(asked.device, asked.dtype, look.note)
     look.note(f"run folder: {out}")
-    kept |= {"reload": asked.reload} if isinstance(asked, Saving) else {}
+    if isinstance(asked, Saving):
+        kept |= {"reload": asked.reload, "loader": "packed" if asked.runtime == "packed" else "auto"}
     result = workflow.run_method(use, method, sources, out, seed=asked.seed, place=place, **kept)
     results.show(result, json=isinstance(asked, Looking) and asked.json_)
 

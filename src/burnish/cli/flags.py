@@ -22,6 +22,7 @@ HELP = {
     "dry_run": "Only show the plan, the settings and, where the method tells, what it will cost.",
     "format": "Form of the saved model: hf is an ordinary folder with the rounded weights, the others are packed.",
     "reload": "Load the saved model in a fresh process, with the tool that its format is for, and compare.",
+    "runtime": "packed saves compressed-tensors, and the check at the end runs the model on its codes.",
     "json": "Print JSON, for programs.",
 }
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from burnish.cli.flags import HELP, Device, Dtype
 from burnish.cli.threads import most_threads
+
+PACKED = "compressed-tensors"
+"""The format that the packed runtime reads."""
 
 
 class Options(BaseModel):
@@ -35,3 +38,15 @@ class Saving(Options):
 
     format: Literal["hf", "compressed-tensors", "gptq", "gguf"] = Field(default="hf", description=HELP["format"])
     reload: bool = Field(default=True, description=HELP["reload"])
+    runtime: Literal["plain", "packed"] = Field(default="plain", description=HELP["runtime"])
+
+    @model_validator(mode="after")
+    def _packed_format(self) -> Self:
+        if self.runtime == "packed" and self.format not in ("hf", PACKED):
+            raise ValueError(f"runtime: packed runs --format {PACKED}, not {self.format}")
+        return self
+
+    @property
+    def saved_as(self) -> str:
+        """The format; what is to run packed is saved so that it can."""
+        return PACKED if self.runtime == "packed" else self.format

@@ -44,6 +44,7 @@ def run_method(
     seed: int = 0,
     format: str = PLAIN,
     reload: bool = True,
+    loader: str = "auto",
     place: Place = ANYWHERE,
 ) -> Result:
     """Run one method on goods that are named by strings.
@@ -56,7 +57,8 @@ def run_method(
         seed: The run's seed.
         format: How a model that the method gives is saved: "hf" or another format of `burnish.models.export`. It is no
             part of the request: the same folder with another format saves anew what was computed before.
-        reload: Load a saved model in a fresh process with the tool that its format is for, and compare.
+        reload: Load a saved model in a fresh process, and compare.
+        loader: With what, of `burnish.models.reload`; "auto" is the tool that the format is for.
         place: Device and dtype.
 
     Raises:
@@ -77,7 +79,7 @@ def run_method(
     with Run(folder, request, seed=seed) as run:
         keep(call(step, {}, Shelf(place), run), gives, run, format)
         if gives == "Model" and reload:
-            prove(run, place.notify)
+            prove(run, place.notify, loader)
     return result_of(run, saved_at(folder, gives))
 
 
@@ -96,8 +98,8 @@ def plan_method(
     return plan_of([step], Path(out) if out is not None else folder_of(use, method, goods), seed)
 
 
-def prove(run: Run, notify: Callable[[str], None] | None = None) -> None:
-    """Load a run's artifact in a fresh process, with the tool that its format is for, and compare.
+def prove(run: Run, notify: Callable[[str], None] | None = None, loader: str = "auto") -> None:
+    """Load a run's artifact in a fresh process, with the tool that its format is for or another, and compare.
 
     Where that tool is not installed, the run's events and `notify` say so.
 
@@ -106,7 +108,7 @@ def prove(run: Run, notify: Callable[[str], None] | None = None) -> None:
     """
     tell = notify or (lambda line: None)
     try:
-        found = catalogue.reference("burnish.models.reload:compare")(run.folder / "artifact")
+        found = catalogue.reference("burnish.models.reload:compare")(run.folder / "artifact", loader)
     except Unsupported as error:
         run.event("not reloaded", why=error.problem)
         tell(f"the saved model was not loaded for a check: {error.problem}; {error.fix}")
