@@ -143,7 +143,7 @@ def _first_permute(x: Tensor, weight: Tensor, pattern: Pattern) -> Tensor:
     a, b, c, d = pattern.shape
     gathered = x.reshape(len(x), a, c, d).permute(1, 3, 0, 2).reshape(a * d, len(x), c)
     found = torch.bmm(gathered, _matrices(weight).transpose(1, 2))
-    return found.view(a, d, len(x), b).permute(2, 0, 3, 1).reshape(len(x), pattern.rows)
+    return found.view(a, d, len(x), b).permute(2, 0, 3, 1).reshape(len(x), pattern.rows).contiguous()
 
 
 def _last_permute(x: Tensor, weight: Tensor, pattern: Pattern) -> Tensor:
@@ -151,19 +151,19 @@ def _last_permute(x: Tensor, weight: Tensor, pattern: Pattern) -> Tensor:
     batch = x.shape[1]
     gathered = x.reshape(a, c, d, batch).permute(0, 2, 1, 3).reshape(a * d, c, batch)
     found = torch.bmm(_matrices(weight), gathered)
-    return found.view(a, d, b, batch).permute(0, 2, 1, 3).reshape(pattern.rows, batch)
+    return found.view(a, d, b, batch).permute(0, 2, 1, 3).reshape(pattern.rows, batch).contiguous()
 
 
 def _first_einsum(x: Tensor, weight: Tensor, pattern: Pattern) -> Tensor:
     a, _, c, d = pattern.shape
     found = torch.einsum("abcd,nacd->nabd", weight, x.reshape(len(x), a, c, d))
-    return found.reshape(len(x), pattern.rows)
+    return found.reshape(len(x), pattern.rows).contiguous()
 
 
 def _last_einsum(x: Tensor, weight: Tensor, pattern: Pattern) -> Tensor:
     a, _, c, d = pattern.shape
     found = torch.einsum("abcd,acdn->abdn", weight, x.reshape(a, c, d, x.shape[1]))
-    return found.reshape(pattern.rows, x.shape[1])
+    return found.reshape(pattern.rows, x.shape[1]).contiguous()
 
 
 def _first_block(x: Tensor, weight: Tensor, pattern: Pattern) -> Tensor:
