@@ -51,6 +51,7 @@ METHODS: dict[str, str] = {
     "boa": "burnish.compress.boa:BoA",
     "flatquant": "burnish.compress.flatquant:FlatQuant",
     "quest": "burnish.compress.quest:QuEST",
+    "ks": "burnish.compress.ks:KS",
     "divergence": "burnish.evaluate.divergence:Divergence",
     "reload": "burnish.evaluate.reload:Reload",
     "interval": "burnish.evaluate.interval:Interval",
