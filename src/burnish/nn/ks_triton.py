@@ -31,12 +31,12 @@ def _product_kernel(  # type: ignore[no-untyped-def]
     TILE_N: tl.constexpr, TILE_B: tl.constexpr, TILE_C: tl.constexpr,
 ):  # fmt: skip
     """y[n, a, :, d] = W[a, :, :, d] x[n, a, :, d], for a tile of n and of rows; x_n is the stride of x along n, and so on."""
-    tiles = tl.cdiv(B, TILE_B)
+    tiles = (B + TILE_B - 1) // TILE_B
     matrix = tl.program_id(0) // tiles
     i, j = matrix // D, matrix % D
     n = (tl.program_id(1) * TILE_N + tl.arange(0, TILE_N)).to(tl.int64)
     b = (tl.program_id(0) % tiles) * TILE_B + tl.arange(0, TILE_B)
-    total = tl.zeros((TILE_N, TILE_B), dtype=tl.float32)
+    total = tl.full((TILE_N, TILE_B), 0.0, dtype=tl.float32)
     for first in range(0, C, TILE_C):
         c = first + tl.arange(0, TILE_C)
         xs = tl.load(
@@ -63,12 +63,12 @@ def _outer_kernel(  # type: ignore[no-untyped-def]
     TILE_N: tl.constexpr, TILE_B: tl.constexpr, TILE_C: tl.constexpr,
 ):  # fmt: skip
     """dW[a, :, :, d] = sum over n of dy[n, a, :, d] x[n, a, :, d], for a tile of rows and of columns."""
-    tiles = tl.cdiv(B, TILE_B)
+    tiles = (B + TILE_B - 1) // TILE_B
     matrix = tl.program_id(0) // tiles
     i, j = matrix // D, matrix % D
     b = (tl.program_id(0) % tiles) * TILE_B + tl.arange(0, TILE_B)
     c = tl.program_id(1) * TILE_C + tl.arange(0, TILE_C)
-    total = tl.zeros((TILE_B, TILE_C), dtype=tl.float32)
+    total = tl.full((TILE_B, TILE_C), 0.0, dtype=tl.float32)
     for first in range(0, batch, TILE_N):
         n = (first + tl.arange(0, TILE_N)).to(tl.int64)
         dys = tl.load(
