@@ -88,6 +88,7 @@ CLAIMS: dict[str, str] = {
     "specialist-copy": "burnish.claims.specialist_copy:CLAIM",
     "specialist": "burnish.claims.specialist:CLAIM",
     "contamination": "burnish.claims.contamination:CLAIM",
+    "ks": "burnish.claims.ks:CLAIM",
 }
 """Name to the claim."""
 

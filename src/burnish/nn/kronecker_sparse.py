@@ -58,8 +58,11 @@ def multiply(x: Tensor, weight: Tensor, layout: Layout = "first", algorithm: Alg
     if not supported(algorithm, pattern):
         why = "its d is not 1" if algorithm == "block" else "the whole matrix would be too large"
         raise Unsupported(f"{algorithm!r} for the pattern ({pattern})", why, 'use algorithm="auto"')
-    found: Tensor = _Multiply.apply(x, weight, layout, algorithm)
-    return found
+    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+        found: Tensor = _Multiply.apply(x, weight, layout, algorithm)
+        return found
+    with torch.no_grad():  # products write into what they allocated, which a graph would not allow
+        return _product(x, weight, layout, algorithm)
 
 
 def _check(x: Tensor, weight: Tensor, pattern: Pattern, layout: Layout) -> None:
@@ -168,6 +171,8 @@ def _last_einsum(x: Tensor, weight: Tensor, pattern: Pattern) -> Tensor:
 
 def _first_block(x: Tensor, weight: Tensor, pattern: Pattern) -> Tensor:
     a, b, c, _ = pattern.shape
+    if a == 1:
+        return torch.mm(x, weight[0, :, :, 0].t())
     y = x.new_empty(len(x), a, b)
     torch.bmm(x.reshape(len(x), a, c).transpose(0, 1), _matrices(weight).transpose(1, 2), out=y.transpose(0, 1))
     return y.view(len(x), pattern.rows)
@@ -175,6 +180,8 @@ def _first_block(x: Tensor, weight: Tensor, pattern: Pattern) -> Tensor:
 
 def _last_block(x: Tensor, weight: Tensor, pattern: Pattern) -> Tensor:
     a, _, c, _ = pattern.shape
+    if a == 1:
+        return torch.mm(weight[0, :, :, 0], x)
     return torch.bmm(_matrices(weight), x.reshape(a, c, x.shape[1])).view(pattern.rows, x.shape[1])
 
 

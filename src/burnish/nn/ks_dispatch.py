@@ -4,10 +4,10 @@
 
 Of what a product costs, two parts decide: the multiplications, N·abcd for N vectors, and the numbers that are moved,
 N·ad(b+c); the second divided by the first is the paper's h(b, c) = (b+c)/(bc). Where d = 1 the matrix is block-diagonal, and
-batched products read their inputs where they lie: nothing has to be permuted, and nothing is quicker. Where d > 1 the inputs
-of a small matrix lie d apart, and a way that permutes them moves everything three times. The larger h, the more that
-matters. With the batch last (features × batch) no way has to permute; a caller who has it first pays two transpositions, once
-for a whole chain of factors.
+batched products read their inputs where they lie: nothing has to be permuted, in either layout, and such a product (or, for
+a small matrix, the dense one) is taken. Where d > 1 the inputs of a small matrix lie d apart, and a way that permutes them
+moves everything three times. The larger h, the more that matters. With the batch last (features × batch) products can be
+computed in place; a caller who has it first pays two transpositions, once for a whole chain of factors.
 
 ## The table
 
@@ -41,23 +41,23 @@ MEASURED: tuple[Algorithm, ...] = ("strided", "permute", "einsum", "block", "den
 DENSEST = 2**28
 """Entries of a whole matrix, above which "dense" is no choice (1 GiB in float32)."""
 
-# Measured on 2 busy AVX2 cores, one thread: to be taken again on a quiet machine.
+# torch 2.13, AVX2, one thread, on a busy machine: to be taken again on a quiet one.
 COSTS: dict[str, dict[tuple[Layout, Algorithm], tuple[float, float, float, float]]] = {
     "float32": {
-        ("first", "strided"): (12000.0, 1500.0, 0.02, 1.3),
-        ("first", "permute"): (12000.0, 120.0, 0.02, 2.4),
-        ("first", "einsum"): (25000.0, 120.0, 0.02, 2.4),
-        ("first", "block"): (6000.0, 1000.0, 0.02, 0.25),
-        ("first", "dense"): (10000.0, 0.0, 0.02, 0.25),
-        ("last", "strided"): (6000.0, 1500.0, 0.02, 0.25),
-        ("last", "permute"): (12000.0, 120.0, 0.02, 0.6),
-        ("last", "einsum"): (25000.0, 120.0, 0.02, 0.6),
-        ("last", "block"): (6000.0, 120.0, 0.02, 0.25),
-        ("last", "dense"): (10000.0, 0.0, 0.02, 0.25),
+        ("first", "strided"): (67000.0, 62.3, 0.0293, 1.23),
+        ("first", "permute"): (56700.0, 8.89, 0.0272, 1.46),
+        ("first", "einsum"): (63600.0, 1.18, 0.028, 1.4),
+        ("first", "block"): (53900.0, 687.0, 0.0245, 0.909),
+        ("first", "dense"): (62600.0, 0.0, 0.0267, 0.43),
+        ("last", "strided"): (58300.0, 62.3, 0.0293, 0.4),
+        ("last", "permute"): (44000.0, 11.4, 0.0307, 0.425),
+        ("last", "einsum"): (58300.0, 4.66, 0.0302, 0.446),
+        ("last", "block"): (42200.0, 63.2, 0.0258, 0.142),
+        ("last", "dense"): (53000.0, 0.0, 0.0217, 0.443),
     },
 }
 """dtype to layout and way to nanoseconds of a call, a small matrix, a multiplication, a number moved."""
-TRANSPOSITION = (3000.0, 0.6)
+TRANSPOSITION = (4270.0, 0.83)
 """Nanoseconds of a transposition, and of a number in it."""
 
 
@@ -99,7 +99,8 @@ def choose(pattern: Pattern, batch: int, dtype: torch.dtype, layout: Layout, dev
     """
     if device != "cpu":
         return "block" if pattern.d == 1 else "permute"
-    known = [algorithm for algorithm in MEASURED if supported(algorithm, pattern)]
+    offered: tuple[Algorithm, ...] = ("block", "dense") if pattern.d == 1 else MEASURED
+    known = [algorithm for algorithm in offered if supported(algorithm, pattern)]
     return min(known, key=lambda algorithm: cost(pattern, batch, dtype, layout, algorithm))
 
 
@@ -113,7 +114,7 @@ def choose_layout(patterns: Sequence[Pattern], batch: int, dtype: torch.dtype, d
         dtype: Theirs.
         device: The kind of device.
     """
-    if device != "cpu":
+    if device != "cpu" or all(one.d == 1 for one in patterns):
         return "first"
     total = {
         layout: sum(cost(one, batch, dtype, layout, choose(one, batch, dtype, layout)) for one in patterns)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from itertools import pairwise
 
 from torch import Tensor
@@ -154,7 +155,10 @@ def pattern_of(weight: Tensor) -> Pattern:
     """
     if weight.ndim != 4:
         raise BadInput(f"a Kronecker-sparse weight has shape (a, b, c, d), and this has {tuple(weight.shape)}")
-    return Pattern(*weight.shape)
+    return _pattern(*weight.shape)
+
+
+_pattern = lru_cache(maxsize=1024)(Pattern)  # asked for at every product
 
 
 def as_stored(weight: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Triton kernels for Kronecker-sparse products on CUDA: forward, gradient of the input, gradient of the weight.
 
-NOT RUN ON A GPU HERE: the numbers are checked in Triton's interpreter, the speed is not known. Nothing chooses these kernels
-by itself; ``algorithm="triton"`` asks for them.
+NOT RUN ON A GPU HERE: the numbers are checked in Triton's interpreter, and Triton 3.9 compiles the kernels for compute
+capability 8.0 and 9.0 in float32, float16 and bfloat16; the speed is not known. Nothing chooses these kernels by itself;
+``algorithm="triton"`` asks for them.
 
 Each program computes one tile of the output of one small matrix. Inputs and outputs are read and written where they lie, in
 either layout and for weights in any arrangement: strides are arguments. The gradient of the input is the forward kernel on
