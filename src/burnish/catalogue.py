@@ -51,6 +51,7 @@ METHODS: dict[str, str] = {
     "boa": "burnish.compress.boa:BoA",
     "flatquant": "burnish.compress.flatquant:FlatQuant",
     "quest": "burnish.compress.quest:QuEST",
+    "ks": "burnish.compress.ks:KS",
     "divergence": "burnish.evaluate.divergence:Divergence",
     "reload": "burnish.evaluate.reload:Reload",
     "interval": "burnish.evaluate.interval:Interval",
@@ -88,6 +89,7 @@ CLAIMS: dict[str, str] = {
     "specialist-copy": "burnish.claims.specialist_copy:CLAIM",
     "specialist": "burnish.claims.specialist:CLAIM",
     "contamination": "burnish.claims.contamination:CLAIM",
+    "ks": "burnish.claims.ks:CLAIM",
 }
 """Name to the claim."""
 

@@ -32,6 +32,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "ray": ("ray",),
     "ppi": ("ppi_py",),
     "kernels": ("burnish_kernels",),
+    "triton": ("triton",),
 }
 """Import names that each extra must bring."""
 

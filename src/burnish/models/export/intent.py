@@ -1,8 +1,8 @@
 """What a compressor's settings say about its result, before anything is computed.
 
 Settings have the same names in every compressor: `spec` is the grid of the weights, `a_bits` the bits of an activation,
-`kv_bits` those of keys and values, a `rotation_seed` belongs to rotations that go on while the model runs, and `matrices`
-to learned transforms that do.
+`kv_bits` those of keys and values, a `rotation_seed` belongs to rotations that go on while the model runs, `matrices` to
+learned transforms that do, and `patterns` to sparse factors that stand for a weight.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Intent:
             changes.append("its learned transforms change activations while the model runs")
         if "rotation" in type(method).model_fields:
             changes.append("it rotates and rounds activations while the model runs")
+        if "patterns" in type(method).model_fields:
+            changes.append("it puts products of sparse factors in the place of weights")
         if getattr(method, "kv_bits", 16) < 16:
             changes.append("it puts keys and values on grids while the model runs")
         return cls(
