@@ -18,8 +18,15 @@ constexpr int ROWS_AT_ONCE = 192;     // of input that share a decoded panel
 
 int padded(const Packed& w) { return w.units() * UNIT; }
 
+// Sums that run side by side, so that no addition waits for the one before: for few rows there would be too few.
+template <int ROWS>
+constexpr int CHAINS = ROWS == 1 ? 4 : ROWS == 2 ? 2 : 1;
+
+template <int ROWS>
+using Sums = Floats[CHAINS<ROWS>][ROWS][VECTORS];
+
 template <int WIDTH, int ROWS>
-inline const uint32_t* plane_product(const uint32_t* words, const float* const* x, Floats (&part)[ROWS][VECTORS]) {
+inline const uint32_t* plane_product(const uint32_t* words, const float* const* x, Sums<ROWS>& part) {
     constexpr int fields = 32 / WIDTH;
     for (int i = 0; i < WIDTH; i++, words += PANEL) {
         Words w[VECTORS];
@@ -28,7 +35,7 @@ inline const uint32_t* plane_product(const uint32_t* words, const float* const* 
         for (int j = 0; j < fields; j++)
             for (int v = 0; v < VECTORS; v++) {
                 const Floats code = to_floats(field<WIDTH>(w[v], j));
-                for (int r = 0; r < ROWS; r++) part[r][v] += code * x[r][i * fields + j];
+                for (int r = 0; r < ROWS; r++) part[j % CHAINS<ROWS>][r][v] += code * x[r][i * fields + j];
             }
     }
     return words;
@@ -42,7 +49,14 @@ void product(const Packed& w, int panel, const Prepared& given, float* y, int64_
     Floats total[ROWS][VECTORS] = {};
     const Floats middle = all(w.middle());
     for (int g = 0, unit = 0; g < groups; g++) {
-        Floats part[ROWS][VECTORS] = {};
+        Sums<ROWS> part;
+        // One by one: an initializer of the whole becomes a call that is slower than the group's products.
+#pragma GCC unroll 4
+        for (int chain = 0; chain < CHAINS<ROWS>; chain++)
+#pragma GCC unroll 4
+            for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 4
+                for (int v = 0; v < VECTORS; v++) part[chain][r][v] = Floats{};
         for (int end = std::min(unit + each, units); unit < end; unit++) {
             __builtin_prefetch(words + 1024);
             int plane = 0;
@@ -62,8 +76,10 @@ void product(const Packed& w, int panel, const Prepared& given, float* y, int64_
             const Floats zero = w.kind == MIDDLE ? middle : halves(w.zero + at + v * LANES);
             for (int r = 0; r < ROWS; r++) {
                 const float s = given.sums[r * groups + g];
-                if (w.kind == OFFSET) total[r][v] += part[r][v] * scale + zero * s;
-                else total[r][v] += (part[r][v] - zero * s) * scale;
+                Floats sum = part[0][r][v];
+                for (int chain = 1; chain < CHAINS<ROWS>; chain++) sum += part[chain][r][v];
+                if (w.kind == OFFSET) total[r][v] += sum * scale + zero * s;
+                else total[r][v] += (sum - zero * s) * scale;
             }
         }
     }

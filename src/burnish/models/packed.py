@@ -10,7 +10,7 @@ from torch import nn
 from burnish.core.errors import Mismatch, Unsupported
 from burnish.models import adapters
 from burnish.models.model import Model
-from burnish.nn.packed import PackedEmbedding, PackedLinear, eight_bits
+from burnish.nn.packed import PackedEmbedding, PackedLinear
 
 
 def packed(model: Model, head_bits: int = 8) -> Model:
@@ -54,9 +54,9 @@ def pack_ends(model: Model) -> None:
     """Put embedding and head on an 8-bit grid, one table where they share their weight."""
     net, path = model.net, model.adapter.embeddings[0]
     embedding, head = model.at(path), net.get_output_embeddings()
-    table = PackedLinear.of(eight_bits(embedding.weight.detach()))
+    table = PackedLinear.eight_bits(embedding.weight.detach())
     tied = head.weight.data_ptr() == embedding.weight.data_ptr()
-    end = table if tied else PackedLinear.of(eight_bits(head.weight.detach()), head.bias)
+    end = table if tied else PackedLinear.eight_bits(head.weight.detach(), head.bias)
     put(net, path, PackedEmbedding(table, float(getattr(embedding, "scalar_embed_scale", 1.0))))
     name = next(name for name, module in net.named_modules() if module is head)
     put(net, name, end)

@@ -117,6 +117,24 @@ def path_taken() -> str:
     return "plain torch" if found is None else f"compiled kernels ({found.instructions})"
 
 
+def apply_packed(x: Tensor, view: Packed) -> Tensor:
+    """The product itself, without torch's dispatcher: for layers that are neither compiled nor traced.
+
+    Args:
+        x: (rows, inputs) float32, on the CPU.
+        view: Of the weight.
+    """
+    found = library()
+    assert found is not None
+    x = x.contiguous()
+    rows, inputs = x.shape
+    y = torch.empty(rows, view.rows)
+    found.functions.burnish_linear(
+        ctypes.byref(view), x.data_ptr(), inputs, y.data_ptr(), view.rows, rows, torch.get_num_threads()
+    )
+    return y
+
+
 @torch.library.custom_op("burnish::packed_linear", mutates_args=())
 def packed_linear(
     x: Tensor, words: Tensor, scale: Tensor, zero: Tensor | None, bias: Tensor | None, bits: int, group: int, kind: int
@@ -136,11 +154,7 @@ def packed_linear(
     Returns:
         (rows, outputs) float32.
     """
-    found = library()
-    assert found is not None
-    x = x.contiguous()
     assert bias is not None
-    y = x.new_empty(len(x), len(bias))
     view = Packed(
         words.data_ptr(),
         scale.data_ptr(),
@@ -148,10 +162,7 @@ def packed_linear(
         bias.data_ptr(),
         *(len(bias), x.shape[1], bits, group, kind),
     )
-    found.functions.burnish_linear(
-        ctypes.byref(view), x.data_ptr(), x.shape[1], y.data_ptr(), y.shape[1], len(x), torch.get_num_threads()
-    )
-    return y
+    return apply_packed(x, view)
 
 
 @packed_linear.register_fake

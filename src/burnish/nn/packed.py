@@ -20,6 +20,8 @@ from burnish.nn import kernels
 from burnish.nn.grid import SMALLEST_SCALE, Grid, GridSpec, Quantized
 
 PANEL, UNIT = 16, 32
+ROWS_AT_ONCE = 128 * PANEL
+"""Outputs of a large table that are packed together."""
 
 
 def planes(bits: int) -> list[tuple[int, int]]:
@@ -116,13 +118,33 @@ class PackedLinear(nn.Module):
             )
         kind = "middle" if spec.sym else "offset" if spec.float_zero else "integer"
         made = cls(columns, rows, spec.bits, group, kind, bias is not None).to(quantized.codes.device)
-        made.words.copy_(pack(quantized.codes, spec.bits))
-        made.scale.copy_(_by_panel(quantized.grid.scale))
-        if kind != "middle":
-            made.zero.copy_(_by_panel(quantized.grid.zero))
+        made._fill(slice(None), quantized)
         if bias is not None:
             made.bias.copy_(bias.detach())
         return made
+
+    @classmethod
+    def eight_bits(cls, weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
+        """Put a weight on the grid of GGUF's Q8_0 (`eight_bits`), part by part: tables of embeddings are large.
+
+        Args:
+            weight: (outputs, inputs).
+            bias: (outputs,).
+        """
+        rows, columns = weight.shape
+        made = cls(columns, rows, 8, min(UNIT, columns), "middle", bias is not None).to(weight.device)
+        for begin in range(0, rows, ROWS_AT_ONCE):
+            panels = slice(begin // PANEL, (begin + ROWS_AT_ONCE) // PANEL)
+            made._fill(panels, eight_bits(weight[begin : begin + ROWS_AT_ONCE]))
+        if bias is not None:
+            made.bias.copy_(bias.detach())
+        return made
+
+    def _fill(self, panels: slice, quantized: Quantized) -> None:
+        self.words[panels] = pack(quantized.codes, self.bits)
+        self.scale[panels] = _by_panel(quantized.grid.scale)
+        if self.kind != "middle":
+            self.zero[panels] = _by_panel(quantized.grid.zero)
 
     def dequantized(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """The weight, (outputs, inputs): what its grid decodes, to the bit."""
@@ -142,13 +164,27 @@ class PackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(…, inputs) to (…, outputs), in the dtype of `x`."""
         wanted = x.requires_grad and torch.is_grad_enabled()
-        if x.device.type == "cpu" and not wanted and kernels.library() is not None:
-            flat = x.reshape(-1, self.in_features).float()
+        if x.device.type != "cpu" or wanted or kernels.library() is None:
+            bias = self.bias.to(x.dtype) if self.has_bias else None
+            return functional.linear(x, self.dequantized(x.dtype), bias)
+        flat = x if x.dim() == 2 else x.reshape(-1, self.in_features)
+        flat = flat if flat.dtype == torch.float32 else flat.float()
+        if torch.compiler.is_compiling():
             kind = kernels.ZERO_KINDS.index(self.kind)
             zero = self.zero if kind else None
             y = kernels.packed_linear(flat, self.words, self.scale, zero, self.bias, self.bits, self.group, kind)
-            return y.view(*x.shape[:-1], self.out_features).to(x.dtype)
-        return functional.linear(x, self.dequantized(x.dtype), self.bias.to(x.dtype) if self.has_bias else None)
+        else:
+            y = kernels.apply_packed(flat, self._seen())
+        y = y if x.dim() == 2 else y.view(*x.shape[:-1], self.out_features)
+        return y if x.dtype == torch.float32 else y.to(x.dtype)
+
+    def _seen(self) -> Any:
+        """The library's view, made again where the buffers have moved."""
+        place = self.words.data_ptr()
+        held = self.__dict__.get("_held")
+        if held is None or held[0] != place:
+            held = self.__dict__["_held"] = (place, self.view())
+        return held[1]
 
     def rows(self, ids: Tensor) -> Tensor:
         """Rows of the weight: (…) integers to (…, inputs) float32."""
