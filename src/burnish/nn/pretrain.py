@@ -96,13 +96,25 @@ class Trained:
 
 
 def next_token_loss(net: Any, batch: Stream) -> Tensor:
-    """The weighted mean loss of predicting each token from those before it in its document."""
-    out = net(input_ids=batch.ids, attention_mask=batch.mask(), position_ids=batch.positions, use_cache=False)
+    """The weighted mean loss of predicting each token from those before it in its document.
+
+    The mask is the whole truth about attention: not for models whose layers look back on a window only.
+    """
+    mask = batch.mask()
+    if getattr(getattr(net, "config", None), "_attn_implementation", "") == "eager":  # it adds the mask
+        mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, torch.finfo(torch.float32).min)
+    out = net(input_ids=batch.ids, attention_mask=mask, position_ids=batch.positions, use_cache=False)
     losses = nn.functional.cross_entropy(
         out.logits[:, :-1].flatten(0, 1).float(), batch.ids[:, 1:].flatten(), reduction="none"
     )
     weights = batch.weights[:, 1:].flatten()
     return (losses * weights).sum() / weights.sum().clamp(min=1e-9)
+
+
+def window_loss(net: Any, batch: Stream) -> Tensor:
+    """The mean loss of predicting the tokens of windows, each of which is one text: the model's own attention."""
+    logits = net(input_ids=batch.ids, use_cache=False).logits[:, :-1]
+    return nn.functional.cross_entropy(logits.flatten(0, 1).float(), batch.ids[:, 1:].flatten())
 
 
 def pretrain(
@@ -136,7 +148,8 @@ def pretrain(
     device = next(net.parameters()).device
     if model_transform is not None:
         model_transform.attach(net)
-    net.requires_grad_(True).train()
+    # Evaluation mode differs in dropout alone, whose draws would make an interrupted training another one.
+    net.requires_grad_(True).eval()
     wide = [weight for weight in net.parameters() if weight.ndim > 1]
     narrow = [weight for weight in net.parameters() if weight.ndim <= 1]
     groups = [{"params": wide, "weight_decay": plan.weight_decay}, {"params": narrow, "weight_decay": 0.0}]
@@ -160,12 +173,13 @@ def pretrain(
         with torch.autocast(device.type, dtype=kind or torch.bfloat16, enabled=kind is not None):
             value = loss(net, batch)
         value.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), plan.clip)
+        norm = float(nn.utils.clip_grad_norm_(net.parameters(), plan.clip))
+        result.losses.append(value.item())
+        for what, figure in (("loss", result.losses[-1]), ("norm of the gradient", norm)):
+            if not math.isfinite(figure):
+                raise BadInput(f"the {what} is {figure} at step {step + 1}", "take a smaller rate")
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        result.losses.append(value.item())
-        if not math.isfinite(result.losses[-1]):
-            raise BadInput(f"the loss is {result.losses[-1]} at step {step + 1}", "take a smaller rate")
         if progress is not None:
             progress(step + 1, steps, result.losses[-1])
         if checkpoint is not None and every and (step + 1) % every == 0 and step + 1 < steps:
@@ -227,9 +241,13 @@ def read_weights(path: Path, net: Any) -> None:
 
 def _read(path: Path, net: Any, optimizer: torch.optim.Optimizer | None) -> int:
     """Put back what `_write` wrote; gives the steps that were done."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    held, own = load_file(path), _tensors(net)
+    try:
+        held, own = load_file(path), _tensors(net)
+    except (SafetensorError, OSError) as error:
+        raise BadInput(f"{path} is a damaged checkpoint: {error}", "delete it, to begin anew") from None
     if {name: held[f"net/{name}"].shape for name in own if f"net/{name}" in held} != {
         n: t.shape for n, t in own.items()
     }:

@@ -48,6 +48,16 @@ class Stream:
         return torch.tril(same)[:, None]
 
 
+def windows(tokens: Int[Tensor, "rows length"]) -> Stream:
+    """Windows as rows of a stream, each one text of its own."""
+    rows, length = tokens.shape
+    weights = torch.ones(rows, length)
+    weights[:, 0] = 0.0
+    return Stream(
+        tokens, torch.arange(rows)[:, None].expand(rows, length), weights, torch.arange(length).expand(rows, length)
+    )
+
+
 def pack(
     documents: Sequence[Sequence[int]], length: int, *, weights: Sequence[Sequence[float]] | None = None, pad: int = 0
 ) -> Stream:

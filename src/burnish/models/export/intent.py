@@ -2,7 +2,7 @@
 
 Settings have the same names in every compressor: `spec` is the grid of the weights, `a_bits` the bits of an activation,
 `kv_bits` those of keys and values, a `rotation_seed` belongs to rotations that go on while the model runs, and `matrices`
-to learned transforms that do.
+to learned transforms that do; `rotation` is one that is gone where activations are left whole.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ class Intent:
             changes.append("it rotates activations while the model runs")
         if "matrices" in type(method).model_fields:
             changes.append("its learned transforms change activations while the model runs")
-        if "rotation" in type(method).model_fields:
+        a_bits = int(getattr(method, "a_bits", 16))
+        if "rotation" in type(method).model_fields and a_bits < 16:
             changes.append("it rotates and rounds activations while the model runs")
         if getattr(method, "kv_bits", 16) < 16:
             changes.append("it puts keys and values on grids while the model runs")
         return cls(
             type(method).__name__,
             spec if isinstance(spec, GridSpec) else None,
-            int(getattr(method, "a_bits", 16)),
+            a_bits,
             " and ".join(changes),
         )
 
