@@ -196,8 +196,9 @@ def test_a_layer_is_made_without_a_random_draw() -> None:
 # -- baselines --------------------------------------------------------------------------------------------------------
 
 
-def test_a_learned_step_learns() -> None:
-    layer = LSQ(2)
+@pytest.mark.parametrize("rows", [0, 32])
+def test_a_learned_step_learns(rows: int) -> None:
+    layer = LSQ(2, rows)
     x = random(32, 64)
     first = (layer(x) - x).square().mean().item()
     optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
@@ -217,6 +218,29 @@ def test_a_learned_clip_hears_of_what_it_clips() -> None:
     bound = layer.bound.item()
     expected = weights[x > bound].sum() - weights[x < -bound].sum()
     assert layer.bound.grad.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+@pytest.mark.parametrize("rows", [0, 6])
+def test_a_learned_step_and_its_gradients_are_those_of_their_definition(bits: int, rows: int) -> None:
+    layer, x, weights = LSQ(bits, rows), random(6, 64).requires_grad_(), random(6, 64, seed=1)
+    found = layer(x)
+    (found * weights).sum().backward()
+    top = 2 ** (bits - 1)
+    sizes = x.detach().abs().mean(1, keepdim=True) if rows else x.detach().abs().mean()
+    step = 2 * sizes / top**0.5
+    assert torch.allclose(layer.step.detach(), step.flatten() if rows else step, rtol=1e-5)
+    levels = torch.floor(x.detach() / step) + 0.5  # half-integers, the nearest to each number
+    inside = levels.abs() < top
+    levels = levels.clamp(-top + 0.5, top - 0.5)
+    assert torch.allclose(found.detach(), levels * step, atol=1e-5)
+    within = (x.detach() / step).abs() <= top - 0.5
+    assert torch.equal(x.grad != 0, within & (weights != 0))
+    moved = torch.where(within, levels - x.detach() / step, levels) * weights
+    scale = ((64 if rows else 6 * 64) * max(top - 1, 1)) ** -0.5
+    expected = moved.sum(1) * scale if rows else moved.sum() * scale
+    assert torch.allclose(layer.step.grad, expected, rtol=1e-3, atol=1e-4)
+    assert inside.any()
 
 
 @pytest.mark.parametrize("make", [LSQ, PACT])

@@ -138,6 +138,7 @@ def test_each_option_changes_what_it_is_for() -> None:
         {"bits": 3},
         {"a_bits": 3},
         {"grid": "lsq"},
+        {"grid": "lsq-row"},
         {"grid": "pact"},
         {"rotation": "none"},
         {"gradient": "ste"},
@@ -155,7 +156,7 @@ def test_each_option_changes_what_it_is_for() -> None:
 
 
 @pytest.mark.parametrize("rotation", ["half", "full", "none"])
-@pytest.mark.parametrize("grid", ["quest", "lsq"])
+@pytest.mark.parametrize("grid", ["quest", "lsq", "lsq-row"])
 def test_weights_that_are_rounded_alone_become_plain_layers(rotation: str, grid: str) -> None:
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(36, 24), torch.nn.Linear(24, 8, bias=False))

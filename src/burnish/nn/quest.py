@@ -163,16 +163,17 @@ class LSQ(nn.Module):
 
     Args:
         bits: 1 to 8.
+        rows: A step for each of so many rows of a weight, which is the stronger baseline; 0 for one in all, as published.
 
     The first tensor sets the step to 2 E|x| / sqrt(2^(bits-1)). That it was set is a buffer, so it survives saving.
     """
 
     begun: Tensor
 
-    def __init__(self, bits: int = 4) -> None:
+    def __init__(self, bits: int = 4, rows: int = 0) -> None:
         super().__init__()
         self.bits = bits
-        self.step = nn.Parameter(torch.ones(()))
+        self.step = nn.Parameter(torch.ones(rows or ()))
         self.register_buffer("begun", torch.zeros((), dtype=torch.bool))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -180,10 +181,13 @@ class LSQ(nn.Module):
         top = 2 ** (self.bits - 1)
         if not self.begun:
             with torch.no_grad():
-                self.step.copy_(2 * x.detach().float().abs().mean() / top**0.5)
+                sizes = x.detach().float().abs()
+                self.step.copy_(2 * (sizes.mean(-1) if self.step.ndim else sizes.mean()) / top**0.5)
                 self.begun.fill_(True)
         # The step's gradient is scaled to the size of a weight's (section 2.2).
-        step = _scaled_gradient(self.step.abs() + SMALLEST, (x.numel() * max(top - 1, 1)) ** -0.5)
+        shared = x.numel() / self.step.numel()
+        step = _scaled_gradient(self.step.abs() + SMALLEST, (shared * max(top - 1, 1)) ** -0.5)
+        step = step[:, None] if step.ndim else step
         wide = (x.float() / step + 0.5).clamp(-top + 1, top)
         return ((round_through(wide) - 0.5) * step).to(x.dtype)
 

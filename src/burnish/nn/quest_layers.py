@@ -16,7 +16,7 @@ from burnish.nn.quest_packed import WIDEST, PackedLinear
 
 WHOLE = 16
 """Bits that stand for not rounding."""
-Grid = Literal["quest", "lsq", "pact"]
+Grid = Literal["quest", "lsq", "lsq-row", "pact"]
 Bits = Literal[1, "ternary", 2, 3, 4, 5, 6, 7, 8, 16]
 
 
@@ -27,7 +27,8 @@ class Quantization:
     Attributes:
         bits: Of weights.
         a_bits: Of the input.
-        grid: QuEST's (`Quantizer`), a learned step (`LSQ`), or learned clips of inputs beside a learned step of weights.
+        grid: QuEST's (`Quantizer`); a learned step (`LSQ`), for weights one in all or one a row; or learned clips of inputs
+            beside a learned step of weights (`PACT`).
         rotation: Of QuEST's grid, as `Quantizer` has it.
         gradient: Of QuEST's grid; the rule of `Quantizer`.
         outer: Multiplies what is trusted, or the clip.
@@ -77,7 +78,7 @@ class Quantization:
                 if linear.in_features % (of * unit):
                     reason = f"the inputs of {name}, {linear.in_features}, are no multiple of {of * unit}"
                     raise Unsupported(f"a {self.sparse} pattern", reason, "leave sparse out")
-            put(net, name, QuantizedLinear.of(linear, self._quantizer(True), self._quantizer(False)))
+            put(net, name, QuantizedLinear.of(linear, self._of_weights(len(linear.weight)), self._of_inputs()))
 
     @property
     def packs(self) -> bool:
@@ -88,12 +89,19 @@ class Quantization:
         """In a word, e.g. "W4A4"."""
         return f"W{'1.58' if self.bits == 'ternary' else self.bits}A{self.a_bits}"
 
-    def _quantizer(self, weights: bool) -> nn.Module:
-        bits = _number(self.bits) if weights else self.a_bits
+    def _of_weights(self, rows: int) -> nn.Module:
+        bits = _number(self.bits)
         if self.grid != "quest" and bits < WHOLE:
-            return LSQ(int(bits)) if weights or self.grid == "lsq" else PACT(int(bits))
-        rotation = self.rotation if self.grid == "quest" else "none"
-        made = Quantizer(bits, rotation, self.gradient, sparse=self.sparse if weights else "")
+            return LSQ(int(bits), rows if self.grid == "lsq-row" else 0)
+        return self._fixed(bits, self.sparse)
+
+    def _of_inputs(self) -> nn.Module:
+        if self.grid != "quest" and self.a_bits < WHOLE:
+            return PACT(self.a_bits) if self.grid == "pact" else LSQ(self.a_bits)
+        return self._fixed(self.a_bits, "")
+
+    def _fixed(self, bits: float, sparse: Pattern) -> Quantizer:
+        made = Quantizer(bits, self.rotation if self.grid == "quest" else "none", self.gradient, sparse=sparse)
         made.width *= self.outer
         return made
 
