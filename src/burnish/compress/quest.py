@@ -54,7 +54,7 @@ from burnish.models.calibration import calibration_windows
 from burnish.models.estimate import training
 from burnish.models.model import Model
 from burnish.nn.pretrain import Plan, pretrain, window_loss
-from burnish.nn.quest_layers import WHOLE, Bits, Grid, Quantization, bake, pack
+from burnish.nn.quest_layers import Bits, Grid, Quantization, bake, pack
 from burnish.nn.stream import Stream, windows
 
 if TYPE_CHECKING:
@@ -151,12 +151,11 @@ class QuEST(Compressor):
             packed = copy.deepcopy(net)
             pack(packed)
             losses["loss_packed"] = _loss(packed, held)
-        online = self._online()
-        if not online:
+        if not how.online():
             bake(net)
         run.metric(**losses, precision=done.precision)
         found = replace(model, net=net)
-        return found.then(f"QuEST: trained on for {self.steps} steps with {how.said()}", online)
+        return found.then(f"QuEST: trained on for {self.steps} steps with {how.said()}", how.online())
 
     def estimate(self, sources: Mapping[str, str]) -> dict[str, str]:
         """Minutes and memory, in words: what `--dry-run` says."""
@@ -172,12 +171,6 @@ class QuEST(Compressor):
         passes = -(-wanted // len(tokens))
         order = torch.cat([torch.randperm(len(tokens), generator=draw) for _ in range(passes)])[:wanted]
         return windows(tokens[order])
-
-    def _online(self) -> tuple[str, ...]:
-        if self.a_bits == WHOLE:
-            return ()
-        turned = "rotated and " if self.grid == "quest" and self.rotation != "none" else ""
-        return (f"inputs of linear layers are {turned}rounded to {self.a_bits} bits, their weights as they are used",)
 
 
 @torch.no_grad()

@@ -89,6 +89,13 @@ class Quantization:
         """In a word, e.g. "W4A4"."""
         return f"W{'1.58' if self.bits == 'ternary' else self.bits}A{self.a_bits}"
 
+    def online(self) -> tuple[str, ...]:
+        """What it does to activations while a model runs, in words; empty where it leaves them whole."""
+        if self.a_bits == WHOLE:
+            return ()
+        turned = "rotated and " if self.grid == "quest" and self.rotation != "none" else ""
+        return (f"inputs of linear layers are {turned}rounded to {self.a_bits} bits, their weights as they are used",)
+
     def _of_weights(self, rows: int) -> nn.Module:
         bits = _number(self.bits)
         if self.grid != "quest" and bits < WHOLE:

@@ -2,7 +2,7 @@
 
 Settings have the same names in every compressor: `spec` is the grid of the weights, `a_bits` the bits of an activation,
 `kv_bits` those of keys and values, a `rotation_seed` belongs to rotations that go on while the model runs, and `matrices`
-to learned transforms that do; `rotation` is one that is gone where activations are left whole.
+to learned transforms that do; `quantizer` names one that may; `rotation` is one that is gone where activations are left whole.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Intent:
         a_bits = int(getattr(method, "a_bits", 16))
         if "rotation" in type(method).model_fields and a_bits < 16:
             changes.append("it rotates and rounds activations while the model runs")
+        if "quantizer" in type(method).model_fields and a_bits < 16:
+            changes.append("it rounds activations while the model runs, as its quantizer does")
         if getattr(method, "kv_bits", 16) < 16:
             changes.append("it puts keys and values on grids while the model runs")
         return cls(
