@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from burnish.core.run import Run as Run
 
 _OFFERED = {
-    "load": "burnish.models.loading:load",
+    "load": "burnish.models.sound:load",
     "Recipe": "burnish.core.recipe:Recipe",
     "Run": "burnish.core.run:Run",
     "check_method": "burnish.testing:check_method",

@@ -52,6 +52,7 @@ METHODS: dict[str, str] = {
     "flatquant": "burnish.compress.flatquant:FlatQuant",
     "quest": "burnish.compress.quest:QuEST",
     "ks": "burnish.compress.ks:KS",
+    "pretrain": "burnish.train.pretrain:Pretrain",
     "divergence": "burnish.evaluate.divergence:Divergence",
     "reload": "burnish.evaluate.reload:Reload",
     "interval": "burnish.evaluate.interval:Interval",
@@ -77,7 +78,15 @@ METHODS: dict[str, str] = {
 
 BASELINES = frozenset({"rtn", "gptq", "gptaq", "awq", "smoothquant", "quarot", "devai precheck", "specialist copy"})
 TOOLS = frozenset(
-    {"divergence", "reload", "specialist rank", "contamination scan", "contamination score", "contamination probe"}
+    {
+        "divergence",
+        "reload",
+        "pretrain",
+        "specialist rank",
+        "contamination scan",
+        "contamination score",
+        "contamination probe",
+    }
 )
 
 CLAIMS: dict[str, str] = {

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from burnish.core.errors import BadInput
-from burnish.nn.pretrain import Plan, next_token_loss, pretrain, read_weights
-from burnish.nn.stream import PADDING, Stream, pack
+from burnish.nn.pretrain import Plan, next_token_loss, pretrain, read_weights, window_loss
+from burnish.nn.stream import PADDING, Stream, pack, windows
 
 DOCUMENTS = st.lists(st.lists(st.integers(1, 30), min_size=2, max_size=12), min_size=1, max_size=12)
 
@@ -75,6 +75,23 @@ def test_a_document_sees_itself_alone() -> None:
     ).logits[whole.documents != PADDING]
     alone = torch.cat([model(input_ids=torch.tensor([document])).logits[0] for document in documents])
     torch.testing.assert_close(both, alone, atol=1e-5, rtol=1e-4)
+
+
+def test_attention_that_adds_its_mask_sees_a_document_alone_too() -> None:
+    rows = pack([[3, 4, 5, 6], [7, 8, 9], [3, 4, 10, 11, 12]], 8)
+    model = net()
+    expected = next_token_loss(model, rows).item()
+    model.set_attn_implementation("eager")
+    assert next_token_loss(model, rows).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_window_is_one_text_to_the_model() -> None:
+    model, tokens = net(), torch.randint(1, 31, (3, 10), generator=torch.Generator().manual_seed(0))
+    rows = windows(tokens)
+    expected = model(tokens, labels=tokens).loss.item()
+    assert window_loss(model, rows).item() == pytest.approx(expected, rel=1e-5)
+    assert next_token_loss(model, rows).item() == pytest.approx(expected, rel=1e-5)
+    assert rows.tokens == 30
 
 
 def test_the_loss_is_the_weighted_mean_over_predicted_tokens() -> None:
@@ -201,6 +218,64 @@ def test_a_loss_that_is_no_number_stops_the_training() -> None:
         model.model.embed_tokens.weight.fill_(float("nan"))
     with pytest.raises(BadInput, match="at step 1"):
         pretrain(model, stream(), Plan())
+
+
+def test_a_gradient_that_is_no_number_stops_before_it_reaches_the_weights() -> None:
+    model, rows = net(), stream(rows=4)
+    before = weights(model).clone()
+
+    def steep(net: Any, batch: Stream) -> torch.Tensor:
+        loss = next_token_loss(net, batch)
+        return loss + (loss - loss.detach()).abs().sqrt()  # 0 in value, infinite in slope
+
+    with pytest.raises(BadInput, match=r"norm of the gradient is (inf|nan) at step 1"):
+        pretrain(model, rows, Plan(precision="float32"), loss=steep)
+    assert torch.equal(weights(model), before)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "c.safetensors"
+    path.write_bytes(b"no checkpoint")
+    with pytest.raises(BadInput, match="damaged checkpoint"):
+        pretrain(net(), stream(), Plan(), checkpoint=path)
+
+
+def test_matrices_decay_and_nothing_else_does() -> None:
+    model = net()
+    model.model.layers[0].extra = torch.nn.Parameter(torch.ones(()))
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    plan = Plan(rate=1e-2, warmup=0, schedule="constant", weight_decay=0.5, precision="float32")
+    pretrain(model, stream(rows=4), plan, loss=lambda net, batch: sum(w.sum() * 0 for w in net.parameters()))
+    for name, weight in model.named_parameters():
+        expected = before[name] * (1 - 1e-2 * 0.5 if weight.ndim > 1 else 1)
+        torch.testing.assert_close(weight, expected)
+
+
+def test_gradients_are_clipped_to_one_norm() -> None:
+    seen: list[float] = []
+
+    class Look(torch.optim.AdamW):
+        def step(self, *args: Any, **options: Any) -> Any:
+            own = [w.grad for group in self.param_groups for w in group["params"]]
+            seen.append(float(torch.cat([g.flatten() for g in own]).norm()))
+            return super().step(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.optim, "AdamW", Look)
+        pretrain(
+            net(), stream(rows=4), Plan(clip=0.01, precision="float32"), loss=lambda n, b: 50 * next_token_loss(n, b)
+        )
+    assert seen == pytest.approx([0.01] * len(seen), rel=1e-3)
+
+
+def test_nothing_is_dropped_so_that_nothing_is_drawn() -> None:
+    draws = torch.random.get_rng_state()
+    model = net()
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    draws = torch.random.get_rng_state()
+    pretrain(model, stream(rows=4), Plan(precision="float32"))
+    assert torch.equal(torch.random.get_rng_state(), draws)
 
 
 def test_bfloat16_trains_too() -> None:

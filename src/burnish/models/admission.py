@@ -9,6 +9,7 @@ import torch
 
 from burnish.core.errors import DoesNotFit
 from burnish.core.shapes import Compressor
+from burnish.models import quantized
 from burnish.models.adapters import architecture
 from burnish.models.checkpoint import require_sound
 from burnish.models.loading import DTYPES, pick_device
@@ -32,6 +33,7 @@ def admit(name: str, method: type[Any], *, device: str = "auto", dtype: str = "a
     """
     from transformers import AutoConfig
 
+    quantized.register()
     folder = resolve(name, notify or (lambda line: None)).folder
     require_sound(folder)
     try:

@@ -34,6 +34,8 @@ TRAINED = 4
 """Numbers for each weight that is trained: the weight, its gradient, and two that AdamW keeps."""
 REST = 1.25
 """Measured over counted time: norms, activations and the loops' own steps are not counted."""
+TRAINED = 3
+"""Tensors of the size of what enters or leaves a layer that its backward pass needs, quantizers and norms counted in."""
 LIBRARIES = 0.6e9
 """Bytes that Python and its libraries take."""
 ABSENT = {"estimate": "none: the model is not on this machine yet"}
@@ -52,6 +54,7 @@ class Shape:
         query: Query heads.
         kv: Key/value heads.
         head: Width of a head.
+        vocabulary: Tokens that the head tells apart.
     """
 
     blocks: int
@@ -61,6 +64,7 @@ class Shape:
     query: int
     kv: int
     head: int
+    vocabulary: int = 0
 
     @classmethod
     def of(cls, config: Any) -> Shape:
@@ -77,7 +81,16 @@ class Shape:
         )
         tied = 1 if getattr(config, "tie_word_embeddings", False) else 2
         outside = tied * int(config.vocab_size) * hidden
-        return cls(int(config.num_hidden_layers), groups, hidden, outside, shape.query, shape.kv, shape.width)
+        return cls(
+            int(config.num_hidden_layers),
+            groups,
+            hidden,
+            outside,
+            shape.query,
+            shape.kv,
+            shape.width,
+            int(config.vocab_size),
+        )
 
     @property
     def weights(self) -> int:
@@ -115,6 +128,26 @@ def estimate_all(methods: Sequence[Method], model: str, test: int) -> dict[str, 
     measuring = REST * len(methods) * 2 * test * 2 * (shape.blocks * shape.weights + shape.embedding)
     held = [memory(shape, tokens, method) for method, tokens in zip(methods, read, strict=True)]
     return _said(rounding + measuring, max(held, default=memory(shape, 0)))
+
+
+def training(model: str, tokens: int, at_once: int) -> dict[str, str]:
+    """Minutes and memory of training all weights of a model, in words; a reason where that cannot be said.
+
+    Args:
+        model: Its name.
+        tokens: Tokens that are read in all.
+        at_once: Tokens of one step, whose activations are held.
+    """
+    shape = shape_of(model)
+    return ABSENT if shape is None else training_of(shape, tokens, at_once)
+
+
+def training_of(shape: Shape, tokens: int, at_once: int) -> dict[str, str]:
+    """As `training`, of a shape: six operations a weight and token; weights, gradients, two moments, and activations."""
+    weights = shape.blocks * shape.weights + shape.embedding
+    kept = sum(width + rows for width, rows in shape.inputs) * shape.blocks * TRAINED
+    held = LIBRARIES + 4 * 4 * weights + 4 * at_once * (kept + 3 * shape.vocabulary)
+    return _said(REST * 6 * weights * tokens, held)
 
 
 def _said(work: float, held: float) -> dict[str, str]:

@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
+from burnish.core.errors import BadInput
 from burnish.models.model import Lineage, Model
+from burnish.models.resolve import resolve
 
 START, END = "<s>", "</s>"
 """What begins and ends a document."""
@@ -16,7 +18,7 @@ START, END = "<s>", "</s>"
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of a Llama with tied embeddings."""
+    """The shape of a Llama."""
 
     width: int
     layers: int
@@ -69,7 +71,25 @@ def train_tokenizer(texts: Iterable[str], size: int) -> Any:
     )
 
 
-def new_llama(name: str, shape: Shape, tokenizer: Any, context: int, seed: int) -> Model:
+def read_tokenizer(name: str) -> Any:
+    """The tokenizer of a model, by what `burnish.load` takes.
+
+    Raises:
+        BadInput: nothing of that name, no tokenizer there, or one without an end of text.
+    """
+    from transformers import AutoTokenizer
+
+    folder = resolve(name, lambda line: None).folder
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # whatever a file that lies brings a reader to
+        raise BadInput(f"{folder} holds no tokenizer: {' '.join(str(error).split())[:200]}") from None
+    if tokenizer.eos_token_id is None:
+        raise BadInput(f"the tokenizer of {name} has no token that ends a text", "give another, or leave it out")
+    return tokenizer
+
+
+def new_llama(name: str, shape: Shape, tokenizer: Any, context: int, seed: int, tied: bool = True) -> Model:
     """An untrained Llama; the same seed gives the same weights.
 
     Args:
@@ -78,21 +98,12 @@ def new_llama(name: str, shape: Shape, tokenizer: Any, context: int, seed: int) 
         tokenizer: Its tokenizer, which sets the size of its vocabulary.
         context: Tokens that it can look back on.
         seed: Of the first weights.
+        tied: Whether the head has the weights of the embedding.
     """
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaForCausalLM
 
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=shape.width,
-        intermediate_size=shape.mlp,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.heads,
-        max_position_embeddings=context,
-        tie_word_embeddings=True,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
+    config = llama_config(shape, len(tokenizer), context, tied)
+    config.bos_token_id, config.eos_token_id = tokenizer.bos_token_id, tokenizer.eos_token_id
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
         net = LlamaForCausalLM(config)
@@ -100,3 +111,26 @@ def new_llama(name: str, shape: Shape, tokenizer: Any, context: int, seed: int) 
     net.generation_config.pad_token_id = tokenizer.eos_token_id
     net.requires_grad_(False)
     return Model(net.eval(), tokenizer, Lineage(name, {"note": "trained from nothing"}))
+
+
+def llama_config(shape: Shape, vocabulary: int, context: int, tied: bool = True) -> Any:
+    """The configuration of a Llama of that shape.
+
+    Args:
+        shape: Its shape.
+        vocabulary: Tokens.
+        context: Tokens that it can look back on.
+        tied: Whether the head has the weights of the embedding.
+    """
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=shape.width,
+        intermediate_size=shape.mlp,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.heads,
+        max_position_embeddings=context,
+        tie_word_embeddings=tied,
+    )

@@ -1,12 +1,15 @@
-"""Refusing weights that are not numbers, by name: otherwise the text that is fed to them gets the blame."""
+"""Loading a model for use: weights that are not numbers are refused by name, for the text would get the blame; and folders
+that burnish alone can read are read."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import BadInput
+from burnish.models import quantized
 from burnish.models.loading import load as load_whole
 
 if TYPE_CHECKING:
@@ -22,7 +25,9 @@ def load(name: str, *, notify: Callable[[str], None] | None = None, **options: A
     Raises:
         BadInput: as `burnish.models.loading.load`; weights that are infinite or no numbers.
     """
+    quantized.register()
     model = load_whole(name, notify=notify, **options)
+    model = replace(model, online=quantized.online(model.net))
     broken, empty = [], []
     for weight, tensor in model.net.named_parameters():
         if not tensor.numel():

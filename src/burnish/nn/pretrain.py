@@ -66,10 +66,13 @@ class Plan:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of products; "auto" is bfloat16 on a GPU, and on a CPU that computes with it."""
     seed: int = 0
+    most: int | None = None
+    """Steps after which training ends, though the stream holds more."""
 
     def steps(self, rows: int) -> int:
         """Steps in all for a stream of so many rows."""
-        return self.passes * math.ceil(rows / self.batch)
+        whole = self.passes * math.ceil(rows / self.batch)
+        return whole if self.most is None else min(whole, self.most)
 
     def rate_at(self, step: int, steps: int) -> float:
         """The learning rate of one step."""

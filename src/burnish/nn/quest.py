@@ -8,11 +8,13 @@ is trusted only where rounding moved a number by little.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from burnish.core.errors import Unsupported
 from burnish.nn import hadamard
 from burnish.nn.gaussian import TERNARY, best_clip
 from burnish.nn.ste import round_through
@@ -33,8 +35,14 @@ LARGEST_BLOCK = 128
 SMALLEST = 1e-8
 """Added to scales, so that a row of zeros stays one."""
 
+SLACK = 1e-5
+"""What is trusted beyond `Quantizer.width`, as a share of it: rounding errors of single precision."""
+
 Rotation = Literal["half", "full", "none"]
 Rule = Literal["trust", "clip", "ste"]
+Pattern = Literal["", "2:4", "4:8"]
+PATTERNS: dict[str, tuple[int, int, int]] = {"2:4": (2, 4, 1), "4:8": (2, 4, 2)}
+"""Pattern to how many of how many units are kept, and numbers in a unit: 4:8 drops pairs, as 4-bit sparse products want."""
 
 
 def block_of(width: int) -> int:
@@ -45,7 +53,15 @@ def block_of(width: int) -> int:
 def rotate(x: Tensor) -> Tensor:
     """x H along the last dimension, H block-diagonal of normalized Hadamard matrices; H is its own inverse."""
     block = block_of(x.shape[-1])
-    return x if block == 1 else hadamard.apply(x.unflatten(-1, (-1, block))).flatten(-2)
+    if block == 1:
+        return x
+    return (x.unflatten(-1, (-1, block)) @ _matrix(block, x.device, x.dtype)).flatten(-2)
+
+
+@cache
+def _matrix(block: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    with torch.inference_mode(False):  # what is made in that mode, and kept, could not be trained through later
+        return hadamard.hadamard(block).clone().to(device, dtype)
 
 
 def clip_of(bits: float) -> float:
@@ -73,7 +89,7 @@ class Quantizer(nn.Module):
         rule: Where gradients pass. "trust": where rounding moved a number by at most `width` root mean squares; "clip":
             up to `width` times the clip; "ste": everywhere.
         width: See `rule`; by default half a step for "trust", and 1 for "clip".
-        sparse: Keep the 4 largest of each 8 numbers and make the others 0 (a 4:8 pattern).
+        sparse: Of `PATTERNS`: which numbers are made 0 beside rounding the others; the smallest ones of a rotated tensor.
     """
 
     def __init__(
@@ -82,7 +98,7 @@ class Quantizer(nn.Module):
         rotation: Rotation = "half",
         rule: Rule = "trust",
         width: float | None = None,
-        sparse: bool = False,
+        sparse: Pattern = "",
     ) -> None:
         super().__init__()
         self.bits, self.rotation, self.rule, self.sparse = bits, rotation, rule, sparse
@@ -94,40 +110,52 @@ class Quantizer(nn.Module):
         """The rounded tensor, in x's shape and dtype, rotated as `rotation` says."""
         turned = x if self.rotation == "none" else rotate(x)
         if self.bits < 16:
-            kept = self.mask(turned)
-            passing = turned * kept
-            turned = passing + (self.rounded(turned) - passing).detach()
+            with torch.no_grad():
+                wide = turned.float()
+                deviation = self._deviation(wide)
+                rounded = self._rounded(wide, deviation)
+                kept = self._kept(wide, rounded, deviation).to(turned.dtype)
+            turned = _Passing.apply(turned, rounded.to(turned.dtype), kept)
         return rotate(turned) if self.rotation == "full" else turned
 
     @torch.no_grad()
     def rounded(self, turned: Tensor) -> Tensor:
         """The grid's values for a tensor that is rotated already."""
         wide = turned.float()
-        found = to_grid(wide, self.scale(wide), self.bits)
-        if self.sparse:
-            found = found * largest_half(wide)
-        return found.to(turned.dtype)
+        return self._rounded(wide, self._deviation(wide)).to(turned.dtype)
 
     @torch.no_grad()
     def mask(self, turned: Tensor) -> Tensor:
         """1 where the gradient of a rotated tensor passes, else 0."""
         wide = turned.float()
+        deviation = self._deviation(wide)
+        return self._kept(wide, self._rounded(wide, deviation), deviation).to(turned.dtype)
+
+    def _rounded(self, wide: Tensor, deviation: Tensor) -> Tensor:
+        found = to_grid(wide, self.clip * deviation, self.bits)
+        return found * largest(wide, self.sparse) if self.sparse else found
+
+    def _kept(self, wide: Tensor, rounded: Tensor, deviation: Tensor) -> Tensor:
+        """Decided in single precision: half precision would move a level by as much as half a step of 8 bits."""
         if self.rule == "ste":
-            kept = torch.ones_like(wide)
-        elif self.rule == "clip":
-            kept = (wide.abs() <= self.scale(wide) * self.width).float()
-        else:
-            moved = (self.rounded(turned).float() - wide).abs()
-            kept = (moved <= _root_mean_square(wide) * self.width).float()
-        return kept.to(turned.dtype)
+            return torch.ones_like(wide)
+        if self.rule == "clip":
+            return (wide.abs() <= self.clip * deviation * self.width).float()
+        # Exactly half a step, as of all of a row of zeros, is trusted however it is summed.
+        return ((rounded - wide).abs() <= deviation * self.width * (1 + SLACK)).float()
 
     def scale(self, wide: Tensor) -> Tensor:
         """Where the grid of a rotated tensor ends, (…, 1)."""
-        return self.clip * _root_mean_square(wide) + SMALLEST
+        return self.clip * self._deviation(wide)
+
+    def _deviation(self, wide: Tensor) -> Tensor:
+        return _root_mean_square(wide) + SMALLEST
 
     def extra_repr(self) -> str:
         """For printing the model."""
-        return f"bits={self.bits:g}, rotation={self.rotation}, rule={self.rule}" + (", 4:8" if self.sparse else "")
+        return f"bits={self.bits:g}, rotation={self.rotation}, rule={self.rule}" + (
+            f", {self.sparse}" if self.sparse else ""
+        )
 
 
 class LSQ(nn.Module):
@@ -135,16 +163,17 @@ class LSQ(nn.Module):
 
     Args:
         bits: 1 to 8.
+        rows: A step for each of so many rows of a weight, which is the stronger baseline; 0 for one in all, as published.
 
     The first tensor sets the step to 2 E|x| / sqrt(2^(bits-1)). That it was set is a buffer, so it survives saving.
     """
 
     begun: Tensor
 
-    def __init__(self, bits: int = 4) -> None:
+    def __init__(self, bits: int = 4, rows: int = 0) -> None:
         super().__init__()
         self.bits = bits
-        self.step = nn.Parameter(torch.ones(()))
+        self.step = nn.Parameter(torch.ones(rows or ()))
         self.register_buffer("begun", torch.zeros((), dtype=torch.bool))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -152,10 +181,13 @@ class LSQ(nn.Module):
         top = 2 ** (self.bits - 1)
         if not self.begun:
             with torch.no_grad():
-                self.step.copy_(2 * x.detach().float().abs().mean() / top**0.5)
+                sizes = x.detach().float().abs()
+                self.step.copy_(2 * (sizes.mean(-1) if self.step.ndim else sizes.mean()) / top**0.5)
                 self.begun.fill_(True)
         # The step's gradient is scaled to the size of a weight's (section 2.2).
-        step = _scaled_gradient(self.step.abs() + SMALLEST, (x.numel() * max(top - 1, 1)) ** -0.5)
+        shared = x.numel() / self.step.numel()
+        step = _scaled_gradient(self.step.abs() + SMALLEST, (shared * max(top - 1, 1)) ** -0.5)
+        step = step[:, None] if step.ndim else step
         wide = (x.float() / step + 0.5).clamp(-top + 1, top)
         return ((round_through(wide) - 0.5) * step).to(x.dtype)
 
@@ -222,7 +254,10 @@ class QuantizedLinear(nn.Linear):
     @classmethod
     def of(cls, linear: nn.Linear, weight_quantizer: nn.Module, input_quantizer: nn.Module) -> QuantizedLinear:
         """A layer with the weight and bias of another, which it shares."""
-        made = cls(linear.in_features, linear.out_features, linear.bias is not None, weight_quantizer, input_quantizer)
+        with torch.device("meta"):  # draws no first weights, which would be thrown away
+            made = cls(
+                linear.in_features, linear.out_features, linear.bias is not None, weight_quantizer, input_quantizer
+            )
         made.weight, made.bias = linear.weight, linear.bias
         return made.to(linear.weight.device)
 
@@ -231,15 +266,36 @@ class QuantizedLinear(nn.Linear):
         return nn.functional.linear(self.input_quantizer(input), self.weight_quantizer(self.weight), self.bias)
 
 
-def largest_half(x: Tensor) -> Tensor:
-    """1 at the 4 largest of each 8 numbers along the last dimension, else 0."""
-    groups = x.abs().unflatten(-1, (-1, 8))
-    kept = torch.zeros_like(groups).scatter_(-1, groups.topk(4, -1).indices, 1.0)
-    return kept.flatten(-2)
+def largest(x: Tensor, pattern: str) -> Tensor:
+    """1 at the numbers that a pattern keeps along the last dimension, by the size of their unit, else 0.
+
+    Raises:
+        Unsupported: a width that is no multiple of the pattern's.
+    """
+    kept, of, unit = PATTERNS[pattern]
+    if x.shape[-1] % (of * unit):
+        raise Unsupported(f"a {pattern} pattern", f"a width of {x.shape[-1]} is no multiple of {of * unit}")
+    units = x.unflatten(-1, (-1, of, unit))
+    chosen = units.square().sum(-1).topk(kept, -1).indices
+    mask = torch.zeros(units.shape[:-1], device=x.device, dtype=x.dtype).scatter_(-1, chosen, 1.0)
+    return mask[..., None].expand_as(units).flatten(-3)
 
 
 def _root_mean_square(x: Tensor) -> Tensor:
     return x.square().mean(-1, keepdim=True).sqrt()
+
+
+class _Passing(torch.autograd.Function):
+    """A rounded tensor, whose gradient reaches the tensor that was rounded where a mask is 1."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rounded: Tensor, kept: Tensor) -> Tensor:
+        ctx.save_for_backward(kept)
+        return rounded
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        return gradient * ctx.saved_tensors[0], None, None
 
 
 class _Scaled(torch.autograd.Function):
@@ -266,7 +322,7 @@ __all__ = [
     "Quantizer",
     "block_of",
     "clip_of",
-    "largest_half",
+    "largest",
     "rotate",
     "to_grid",
 ]

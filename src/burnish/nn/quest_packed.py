@@ -1,7 +1,8 @@
 """QuEST's layers as integers: what a quantized product computes without a floating-point weight.
 
-The levels are odd multiples of half a step, so weight and input are odd integers and their product is exact in 32-bit
-integers; two scales, one a row of the weight and one a token, make it the fake-quantized product.
+The levels are multiples of half a step (odd ones; even ones of three levels, and 0 for what a sparse pattern drops), so
+weight and input are integers and their product is exact in 32-bit integers; two scales, one a row of the weight and one a
+token, make it the fake-quantized product.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from burnish.core.errors import Unsupported
 from burnish.nn.quest import QuantizedLinear, Quantizer, rotate
 
 WIDEST = 7
-"""Bits whose odd integers fit into eight: ±(2^bits - 1)."""
+"""Bits whose integers fit into eight: ±(2^bits - 1)."""
 ALIGNED = 8
 """Rows and columns that integer products ask for a multiple of."""
 
 
 class PackedLinear(nn.Module):
-    """A `QuantizedLinear` whose weight is kept as odd 8-bit integers.
+    """A `QuantizedLinear` whose weight is kept as 8-bit integers.
 
     Attributes:
         codes: (outputs, inputs) int8.
@@ -44,18 +45,18 @@ class PackedLinear(nn.Module):
         """Pack a layer.
 
         Raises:
-            Unsupported: quantizers without a fixed grid, another width for weight or input, or bits that do not fit.
+            Unsupported: quantizers without a fixed grid, bits that do not fit, or a weight and an input that are rounded
+                in two bases.
         """
         weights, inputs = layer.weight_quantizer, layer.input_quantizer
         if not (isinstance(weights, Quantizer) and isinstance(inputs, Quantizer)):
             raise Unsupported("packing a layer", "its grids are learned, and follow no known step")
         for quantizer in (weights, inputs):
-            if not (quantizer.bits <= WIDEST and float(quantizer.bits).is_integer()) or quantizer.sparse:
-                raise Unsupported(
-                    "packing a layer",
-                    f"{quantizer} has no odd integers of 8 bits",
-                    f"use 1 to {WIDEST} bits, not sparse",
-                )
+            if quantizer.bits > WIDEST:
+                reason = f"{quantizer} has levels beyond integers of 8 bits"
+                raise Unsupported("packing a layer", reason, f"use 1 to {WIDEST} bits")
+        if (weights.rotation == "none") != (inputs.rotation == "none"):
+            raise Unsupported("packing a layer", "only one of weight and input is rounded in the rotated basis")
         turned = weights.rotation != "none"
         codes, scale = integers(rotate(layer.weight.detach()) if turned else layer.weight.detach(), weights)
         bias = None if layer.bias is None else layer.bias.detach()
@@ -74,9 +75,9 @@ class PackedLinear(nn.Module):
 
 
 def integers(turned: Tensor, quantizer: Quantizer) -> tuple[Tensor, Tensor]:
-    """A tensor that is rotated already, as odd integers (int8) and half a step a row, (…, 1)."""
+    """A tensor that is rotated already, as integers (int8) and half a step a row, (…, 1)."""
     wide = turned.float()
-    half = quantizer.scale(wide) / (2**quantizer.bits - 1)
+    half = quantizer.scale(wide) / (round(2**quantizer.bits) - 1)
     return (quantizer.rounded(wide) / half).round().to(torch.int8), half
 
 

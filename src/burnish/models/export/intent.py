@@ -2,7 +2,8 @@
 
 Settings have the same names in every compressor: `spec` is the grid of the weights, `a_bits` the bits of an activation,
 `kv_bits` those of keys and values, a `rotation_seed` belongs to rotations that go on while the model runs, `matrices` to
-learned transforms that do, and `patterns` to sparse factors that stand for a weight.
+learned transforms that do, and `patterns` to sparse factors that stand for a weight; `quantizer` names one that may;
+`rotation` is one that is gone where activations are left whole.
 """
 
 from __future__ import annotations
@@ -39,16 +40,19 @@ class Intent:
             changes.append("it rotates activations while the model runs")
         if "matrices" in type(method).model_fields:
             changes.append("its learned transforms change activations while the model runs")
-        if "rotation" in type(method).model_fields:
+        a_bits = int(getattr(method, "a_bits", 16))
+        if "rotation" in type(method).model_fields and a_bits < 16:
             changes.append("it rotates and rounds activations while the model runs")
         if "patterns" in type(method).model_fields:
             changes.append("it puts products of sparse factors in the place of weights")
+        if "quantizer" in type(method).model_fields and a_bits < 16:
+            changes.append("it rounds activations while the model runs, as its quantizer does")
         if getattr(method, "kv_bits", 16) < 16:
             changes.append("it puts keys and values on grids while the model runs")
         return cls(
             type(method).__name__,
             spec if isinstance(spec, GridSpec) else None,
-            int(getattr(method, "a_bits", 16)),
+            a_bits,
             " and ".join(changes),
         )
 

@@ -45,6 +45,10 @@ def with_transformers(folder: Path, format: str, dtype: Any, device: str) -> Any
     """The model as transformers loads it; compressed weights are decompressed by its first forward pass."""
     from transformers import AutoModelForCausalLM
 
+    if json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type", "").startswith("burnish"):
+        from burnish.models.quantized import register  # the one thing here that takes burnish
+
+        register()
     more: dict[str, Any] = {}
     if format == "gguf":
         from transformers import GgufConfig
@@ -104,7 +108,7 @@ def digests(tensors: dict[str, Any], dtype: Any) -> dict[str, str]:
             continue
         plain = tensor.detach().to("cpu", dtype).contiguous()
         digest = hashlib.sha256(str(tuple(plain.shape)).encode())
-        digest.update(plain.view(torch.uint8).numpy())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy())
         found[name] = digest.hexdigest()
     return found
 

@@ -1,0 +1,1 @@
+"""Methods of the verb train: one file each."""
