@@ -20,7 +20,7 @@ from scipy.optimize import nnls
 
 from burnish.nn import ks_dispatch
 from burnish.nn.kronecker_sparse import multiply
-from burnish.nn.ks_dispatch import MEASURED, Layout, features, supported
+from burnish.nn.ks_dispatch import MEASURED, Layout, features, offered, supported
 from burnish.nn.ks_pattern import Pattern, as_stored
 
 LAYOUTS: tuple[Layout, ...] = ("first", "last")
@@ -45,12 +45,13 @@ def cases(count: int, seed: int) -> list[Case]:
     return found
 
 
-def ways(pattern: Pattern, batch: int) -> list[str]:
+def ways(pattern: Pattern, batch: int, dtype: torch.dtype, layout: Layout) -> list[str]:
     """Those that are worth trying."""
     whole = pattern.rows * pattern.columns
+    known = dict.fromkeys([*offered(pattern, dtype, layout), *MEASURED[:-1]])
     return [
         way
-        for way in MEASURED
+        for way in known
         if supported(way, pattern) and (way != "dense" or (whole <= LARGEST and batch * whole <= WORK))
     ]
 
@@ -61,7 +62,7 @@ def measure(case: Case, dtype: torch.dtype, layout: Layout, seconds: float) -> d
     weight = as_stored(torch.randn(pattern.shape).to(dtype))
     shape = (batch, pattern.columns) if layout == "first" else (pattern.columns, batch)
     x = torch.randn(shape).to(dtype)
-    works = {way: lambda way=way: multiply(x, weight, layout, way) for way in ways(pattern, batch)}
+    works = {way: lambda way=way: multiply(x, weight, layout, way) for way in ways(pattern, batch, dtype, layout)}
     return {way: 1e9 * found for way, found in interleaved(works, seconds).items()}
 
 
@@ -103,7 +104,7 @@ def main() -> None:
             for layout in LAYOUTS:
                 for way, time in measure(case, dtype, layout, asked.seconds).items():
                     rows.setdefault((layout, way), []).append((features(*case, way), time))
-        table[name] = {(layout, way): fit(rows[layout, way]) for layout in LAYOUTS for way in MEASURED}
+        table[name] = {key: fit(found) for key, found in rows.items()}
     print(f"# torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {asked.threads} thread(s)")
     print("COSTS = {")
     for name, figures in table.items():

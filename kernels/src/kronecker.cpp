@@ -12,13 +12,23 @@ namespace burnish {
 
 namespace {
 
-constexpr int BATCH = 32;           // vectors whose inputs are gathered at a time
+constexpr int BATCH = 32;           // vectors whose inputs and outputs stay in a second-level cache
+constexpr int GATHERED = 4096;      // floats of gathered inputs: half of a first-level cache
 constexpr int HIGH = 4, WIDE = 3;   // a register tile: vectors of the batch by outputs
 
-// out[n][b] over LANES neighbours along d: inputs (n, c), weights (b, c).
+// Where a tile's outputs go: vectors of the batch and outputs lie so far apart, and so many of the LANES are there.
+struct Out {
+    float* y;
+    int64_t row, output;
+    int width;
+};
+
+// Sums over c for LANES neighbours along d: inputs (n, c), weights (b, c).
 template <int N, int B>
-void cell(const float* x, const float* w, int c, float* out, int64_t out_stride) {
-    Floats total[N][B] = {};
+void cell(const float* x, const float* w, int c, const Out& out) {
+    Floats total[N][B];
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < B; j++) total[i][j] = Floats{};
     for (int k = 0; k < c; k++) {
         Floats weight[B];
         for (int j = 0; j < B; j++) weight[j] = load<Floats>(w + ((int64_t)j * c + k) * LANES);
@@ -28,16 +38,20 @@ void cell(const float* x, const float* w, int c, float* out, int64_t out_stride)
         }
     }
     for (int i = 0; i < N; i++)
-        for (int j = 0; j < B; j++) store(out + i * out_stride + j * LANES, total[i][j]);
+        for (int j = 0; j < B; j++) {
+            float* to = out.y + i * out.row + j * out.output;
+            if (out.width == LANES) store(to, total[i][j]);
+            else for (int e = 0; e < out.width; e++) to[e] = total[i][j][e];
+        }
 }
 
 template <int N, int B>
-void cell_of(int n, int b, const float* x, const float* w, int c, float* out, int64_t stride) {
-    if (n == N && b == B) return cell<N, B>(x, w, c, out, stride);
+void cell_of(int n, int b, const float* x, const float* w, int c, const Out& out) {
+    if (n == N && b == B) return cell<N, B>(x, w, c, out);
     if constexpr (B > 1) {
-        if (b < B) return cell_of<N, B - 1>(n, b, x, w, c, out, stride);
+        if (b < B) return cell_of<N, B - 1>(n, b, x, w, c, out);
     }
-    if constexpr (N > 1) cell_of<N - 1, B>(n, b, x, w, c, out, stride);
+    if constexpr (N > 1) cell_of<N - 1, B>(n, b, x, w, c, out);
 }
 
 // A matrix (rows, columns) as panels of 16 columns, each (rows, 16), filled up with zeros.
@@ -65,43 +79,47 @@ void round_row(float* y, int n, const Turn& turn) {
 
 void kronecker_sparse(const float* x, const float* w, const int64_t* ws, float* y, int64_t n, int a, int b, int c, int d, int threads) {
     const int slices = (d + LANES - 1) / LANES;
-    const int64_t batches = (n + BATCH - 1) / BATCH;
-    // Threads take slices of the features; where there are too few, the batch is cut too.
-    const int64_t cuts = std::min<int64_t>(batches, std::max<int64_t>(1, 4 * threads / (a * slices)));
+    const int64_t slab = (int64_t)b * c * LANES, batches = (n + BATCH - 1) / BATCH;
+    const int rows = std::min(BATCH, std::max(HIGH, GATHERED / (c * LANES) / HIGH * HIGH));
+    // Weights (a, slices, b, c, LANES): what a tile reads is in one piece.
+    std::vector<float> weights((size_t)(a * slices * slab));
 #pragma omp parallel num_threads(threads)
     {
-        std::vector<float> weights((size_t)b * c * LANES), inputs((size_t)BATCH * c * LANES), out((size_t)BATCH * b * LANES);
 #pragma omp for schedule(static)
-        for (int64_t job = 0; job < (int64_t)a * slices * cuts; job++) {
-            const int part = (int)(job / cuts), i = part / slices, slice = part % slices;
-            const int first = slice * LANES, width = std::min(LANES, d - first);
+        for (int part = 0; part < a * slices; part++) {
+            const int i = part / slices, first = part % slices * LANES, width = std::min(LANES, d - first);
+            float* to = weights.data() + part * slab;
             for (int j = 0; j < b; j++)
-                for (int k = 0; k < c; k++)
-                    for (int e = 0; e < LANES; e++)
-                        weights[((size_t)j * c + k) * LANES + e] =
-                            e < width ? w[i * ws[0] + j * ws[1] + k * ws[2] + (first + e) * ws[3]] : 0.0f;
-            const int64_t cut = job % cuts, begin = batches * cut / cuts * BATCH, end = std::min(n, batches * (cut + 1) / cuts * BATCH);
-            for (int64_t top = begin; top < end; top += BATCH) {
-                const int count = (int)std::min<int64_t>(BATCH, end - top);
-                for (int m = 0; m < count; m++)
-                    for (int k = 0; k < c; k++) {
-                        const float* from = x + (((top + m) * a + i) * c + k) * d + first;
-                        float* to = inputs.data() + ((size_t)m * c + k) * LANES;
-                        if (width == LANES) store(to, load<Floats>(from));
-                        else for (int e = 0; e < LANES; e++) to[e] = e < width ? from[e] : 0.0f;
+                for (int k = 0; k < c; k++, to += LANES) {
+                    const float* from = w + i * ws[0] + j * ws[1] + k * ws[2] + first * ws[3];
+                    for (int e = 0; e < width; e++) to[e] = from[e * ws[3]];
+                }
+        }
+        std::vector<float> inputs((size_t)rows * c * LANES);
+#pragma omp for schedule(static)
+        for (int64_t job = 0; job < batches * a; job++) {
+            const int64_t batch = job / a * BATCH, last = std::min(n, batch + BATCH);
+            const int i = (int)(job % a);
+            for (int slice = 0; slice < slices; slice++) {
+                const int first = slice * LANES, width = std::min(LANES, d - first);
+                const float* slab_of = weights.data() + ((int64_t)i * slices + slice) * slab;
+                for (int64_t top = batch; top < last; top += rows) {
+                    const int count = (int)std::min<int64_t>(rows, last - top);
+                    float* to = inputs.data();
+                    for (int m = 0; m < count; m++) {
+                        const float* from = x + ((top + m) * a + i) * c * d + first;
+                        for (int k = 0; k < c; k++, from += d, to += LANES) {
+                            if (width == LANES) store(to, load<Floats>(from));
+                            else for (int e = 0; e < width; e++) to[e] = from[e];
+                        }
                     }
-                for (int j = 0; j < b; j += WIDE)
-                    for (int m = 0; m < count; m += HIGH)
-                        cell_of<HIGH, WIDE>(std::min(HIGH, count - m), std::min(WIDE, b - j), inputs.data() + (size_t)m * c * LANES,
-                                            weights.data() + (size_t)j * c * LANES, c,
-                                            out.data() + ((size_t)m * b + j) * LANES, (int64_t)b * LANES);
-                for (int m = 0; m < count; m++)
-                    for (int j = 0; j < b; j++) {
-                        float* to = y + (((top + m) * a + i) * b + j) * d + first;
-                        const float* from = out.data() + ((size_t)m * b + j) * LANES;
-                        if (width == LANES) store(to, load<Floats>(from));
-                        else std::copy(from, from + width, to);
-                    }
+                    for (int j = 0; j < b; j += WIDE)
+                        for (int m = 0; m < count; m += HIGH) {
+                            const Out out{y + (((top + m) * a + i) * b + j) * d + first, (int64_t)a * b * d, d, width};
+                            cell_of<HIGH, WIDE>(std::min(HIGH, count - m), std::min(WIDE, b - j),
+                                                inputs.data() + (int64_t)m * c * LANES, slab_of + (int64_t)j * c * LANES, c, out);
+                        }
+                }
             }
         }
     }

@@ -13,8 +13,9 @@ from scipy.linalg import hadamard
 from torch import Tensor
 
 from burnish.core.errors import BadInput, MissingExtra, Unsupported
+from burnish.nn import kernels
 from burnish.nn.kronecker_sparse import KSLinear, chains, install, multiply, product_of
-from burnish.nn.ks_dispatch import COSTS, DENSEST, MEASURED, choose, choose_layout, supported
+from burnish.nn.ks_dispatch import COSTS, DENSEST, MEASURED, choose, choose_layout, offered, supported
 from burnish.nn.ks_pattern import Pattern, as_stored, check_chain, dense, parse_chain
 
 LAYOUTS = ("first", "last")
@@ -38,8 +39,9 @@ def patterns(count: int, seed: int = 0) -> list[tuple[Pattern, int]]:
     return [*((Pattern(*edge), 3) for edge in edges), *made]
 
 
-def ways(pattern: Pattern) -> list[str]:
-    return ["auto", *(way for way in MEASURED if supported(way, pattern))]
+def ways(pattern: Pattern, dtype: torch.dtype = torch.float64) -> list[str]:
+    compiled = dtype == torch.float32 and kernels.library() is not None
+    return ["auto", *(way for way in MEASURED if supported(way, pattern) and (way != "compiled" or compiled))]
 
 
 def laid(x: Tensor, layout: str) -> Tensor:
@@ -64,7 +66,7 @@ def test_products_and_gradients_are_those_of_the_dense_matrix(dtype: torch.dtype
         )
         expected_dw = torch.einsum("nabd,nacd->abcd", rows, columns)
         for layout in LAYOUTS:
-            for way in ways(pattern):
+            for way in ways(pattern, dtype):
                 entering = laid(x, layout).requires_grad_()
                 given = as_stored(weight).requires_grad_() if number % 2 else weight.clone().requires_grad_()
                 y = multiply(entering, given, layout, way)
@@ -202,17 +204,17 @@ def test_a_block_diagonal_matrix_is_one_batched_product_and_the_rule_moves_littl
         assert choose(Pattern(16, 64, 64, 1), 512, torch.float32, layout) == "block"
         assert choose(Pattern(16, 64, 64, 1), 512, torch.float32, layout, "cuda") == "block"
     assert choose(Pattern(6, 64, 64, 16), 4096, torch.float32, "last") not in ("dense", "block")
-    assert choose(Pattern(6, 64, 64, 16), 4096, torch.float32, "first") == "strided"  # permuting moves more
+    assert choose(Pattern(6, 64, 64, 16), 4096, torch.float64, "first") == "strided"  # permuting moves more
     assert choose(Pattern(1, 8, 8, 1), 1, torch.float32, "first") in ("block", "dense")
     # The table knows the ways that there are, in both layouts, and takes no time below nothing.
     for table in COSTS.values():
-        assert set(table) == {(layout, way) for layout in LAYOUTS for way in MEASURED}
+        assert set(table) == {(layout, way) for layout in LAYOUTS for way in MEASURED} - {("last", "compiled")}
         assert all(figure >= 0 for figures in table.values() for figure in figures)
 
 
 def test_a_chain_goes_last_only_where_that_pays() -> None:
     wide = (Pattern(6, 64, 64, 16), Pattern(6, 64, 64, 16))
-    assert choose_layout(wide, 4096, torch.float32) == "last"
+    assert choose_layout(wide, 4096, torch.float64) == "last"
     blocks = (Pattern(6, 64, 64, 1),)
     assert choose_layout(blocks, 4096, torch.float32) == "first"
     assert choose_layout(wide, 4096, torch.float32, "cuda") == "first"
@@ -380,3 +382,17 @@ def test_a_kronecker_product_is_two_factors() -> None:
     first = right[None, :, :, None].expand(4, 5, 6, 1)  # I ⊗ right
     second = left[None, :, :, None].expand(1, 3, 4, 5)  # left ⊗ I
     assert torch.allclose(product_of([first, second]), torch.kron(left, right))
+
+
+def test_the_compiled_way_is_offered_where_it_runs_and_refused_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = Pattern(6, 64, 64, 16)
+    has = kernels.library() is not None
+    assert ("compiled" in offered(pattern, torch.float32, "first")) == has
+    assert "compiled" not in offered(pattern, torch.float32, "last")
+    assert "compiled" not in offered(pattern, torch.float64, "first")
+    assert "compiled" not in offered(Pattern(6, 64, 64, 1), torch.float32, "first")
+    with pytest.raises(Unsupported, match="its d is below 8"):
+        multiply(torch.ones(1, 8), torch.ones(2, 4, 4, 1), algorithm="compiled")
+    monkeypatch.setattr(kernels, "library", lambda: None)
+    with pytest.raises(Unsupported, match="burnish-kernels"):
+        multiply(torch.ones(1, 64), torch.ones(2, 4, 4, 8), algorithm="compiled")

@@ -182,6 +182,20 @@ def runs_here(*tensors: Tensor | None) -> bool:
     return library() is not None
 
 
+def apply_kronecker_sparse(x: Tensor, weight: Tensor) -> Tensor:
+    """As `kronecker_sparse`, without torch's dispatcher: for what is neither compiled nor traced."""
+    found = library()
+    assert found is not None
+    x = x.contiguous()
+    a, b, c, d = weight.shape
+    y = torch.empty(len(x), a * b * d)
+    strides = (ctypes.c_int64 * 4)(*weight.stride())
+    found.functions.burnish_kronecker_sparse(
+        x.data_ptr(), weight.data_ptr(), strides, y.data_ptr(), len(x), a, b, c, d, torch.get_num_threads()
+    )
+    return y
+
+
 @torch.library.custom_op("burnish::kronecker_sparse", mutates_args=())
 def kronecker_sparse(x: Tensor, weight: Tensor) -> Tensor:
     """Multiply by a Kronecker-sparse matrix with the batch first (`burnish.nn.kronecker_sparse`); nothing is permuted.
@@ -193,16 +207,7 @@ def kronecker_sparse(x: Tensor, weight: Tensor) -> Tensor:
     Returns:
         (batch, a b d).
     """
-    found = library()
-    assert found is not None
-    x = x.contiguous()
-    a, b, c, d = weight.shape
-    y = x.new_empty(len(x), a * b * d)
-    strides = (ctypes.c_int64 * 4)(*weight.stride())
-    found.functions.burnish_kronecker_sparse(
-        x.data_ptr(), weight.data_ptr(), strides, y.data_ptr(), len(x), a, b, c, d, torch.get_num_threads()
-    )
-    return y
+    return apply_kronecker_sparse(x, weight)
 
 
 @kronecker_sparse.register_fake

@@ -30,7 +30,8 @@ from torch import Tensor, nn
 
 from burnish.core.errors import BadInput, Unsupported
 from burnish.core.extras import require
-from burnish.nn.ks_dispatch import Algorithm, Layout, choose, choose_layout, supported
+from burnish.nn import kernels
+from burnish.nn.ks_dispatch import THINNEST, Algorithm, Layout, choose, choose_layout, supported
 from burnish.nn.ks_pattern import Pattern, as_stored, check_chain, dense, parse_chain, pattern_of
 
 # -- the product by one factor ----------------------------------------------------------------------------------------
@@ -56,7 +57,9 @@ def multiply(x: Tensor, weight: Tensor, layout: Layout = "first", algorithm: Alg
     pattern = pattern_of(weight)
     _check(x, weight, pattern, layout)
     if not supported(algorithm, pattern):
-        why = "its d is not 1" if algorithm == "block" else "the whole matrix would be too large"
+        why = {"block": "its d is not 1", "compiled": f"its d is below {THINNEST}, a vector"}.get(
+            algorithm, "the whole matrix would be too large"
+        )
         raise Unsupported(f"{algorithm!r} for the pattern ({pattern})", why, 'use algorithm="auto"')
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
         found: Tensor = _Multiply.apply(x, weight, layout, algorithm)
@@ -125,9 +128,29 @@ def _product(x: Tensor, weight: Tensor, layout: Layout, algorithm: Algorithm) ->
         algorithm = choose(pattern, batch, x.dtype, layout, x.device.type)
     if algorithm == "triton":
         return _triton().product(x, weight, layout)
+    if algorithm == "compiled":
+        return _compiled(x, weight, layout)
     if layout == "first" and algorithm == "strided":
         return _last_strided(x.t().contiguous(), weight, pattern).t().contiguous()
     return _PRODUCTS[layout, algorithm](x, weight, pattern)
+
+
+def _compiled(x: Tensor, weight: Tensor, layout: Layout) -> Tensor:
+    """The kernel of burnish-kernels; it has the batch first.
+
+    Raises:
+        Unsupported: it is not installed, or does not take such numbers.
+    """
+    if not kernels.runs_here(x.detach(), weight.detach()):
+        raise Unsupported(
+            "the algorithm 'compiled'",
+            "it takes float32 on the CPU, and burnish-kernels",
+            'pip install ./kernels of a clone, or use algorithm="auto"',
+        )
+    product = kernels.kronecker_sparse if torch.compiler.is_compiling() else kernels.apply_kronecker_sparse
+    if layout == "first":
+        return product(x, weight)
+    return product(x.t().contiguous(), weight).t().contiguous()
 
 
 def _triton() -> Any:

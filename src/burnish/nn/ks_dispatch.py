@@ -27,37 +27,41 @@ from typing import Literal
 
 import torch
 
+from burnish.nn import kernels
 from burnish.nn.ks_pattern import Pattern
 
 Layout = Literal["first", "last"]
 """Where the batch is: (batch, features), or (features, batch)."""
-Algorithm = Literal["auto", "strided", "permute", "einsum", "block", "dense", "triton"]
+Algorithm = Literal["auto", "strided", "permute", "einsum", "block", "dense", "compiled", "triton"]
 """strided: products in place with the batch last (with it first, between two transpositions). permute: gather each small
 matrix's inputs, one batched product, scatter. einsum: what torch makes of it. block: a batched product in place, for d = 1.
-dense: the whole matrix. triton: the kernel of `burnish.nn.ks_triton`, for CUDA. auto: the quickest by `choose`."""
+dense: the whole matrix. compiled: the kernel of `burnish-kernels`, vectors along d, for float32 with the batch first. triton: the kernel of `burnish.nn.ks_triton`, for CUDA. auto: the quickest by `choose`."""
 
-MEASURED: tuple[Algorithm, ...] = ("strided", "permute", "einsum", "block", "dense")
+MEASURED: tuple[Algorithm, ...] = ("strided", "permute", "einsum", "block", "dense", "compiled")
 """What `choose` picks from, where it is supported."""
+THINNEST = 8
+"""Least d for which vectors along it are of use."""
 DENSEST = 2**28
 """Entries of a whole matrix, above which "dense" is no choice (1 GiB in float32)."""
 
-# torch 2.13, AVX2, one thread, on a busy machine: to be taken again on a quiet one.
+# torch 2.13, AVX2, one thread; other work ran at low priority. Other machines: benchmarks/ks_dispatch.py prints the table.
 COSTS: dict[str, dict[tuple[Layout, Algorithm], tuple[float, float, float, float]]] = {
     "float32": {
-        ("first", "strided"): (67000.0, 62.3, 0.0293, 1.23),
-        ("first", "permute"): (56700.0, 8.89, 0.0272, 1.46),
-        ("first", "einsum"): (63600.0, 1.18, 0.028, 1.4),
-        ("first", "block"): (53900.0, 687.0, 0.0245, 0.909),
-        ("first", "dense"): (62600.0, 0.0, 0.0267, 0.43),
-        ("last", "strided"): (58300.0, 62.3, 0.0293, 0.4),
-        ("last", "permute"): (44000.0, 11.4, 0.0307, 0.425),
-        ("last", "einsum"): (58300.0, 4.66, 0.0302, 0.446),
-        ("last", "block"): (42200.0, 63.2, 0.0258, 0.142),
-        ("last", "dense"): (53000.0, 0.0, 0.0217, 0.443),
+        ("first", "strided"): (47000.0, 55.9, 0.0339, 1.54),
+        ("first", "permute"): (37500.0, 8.77, 0.0294, 1.28),
+        ("first", "einsum"): (44900.0, 1.14, 0.0322, 1.24),
+        ("first", "dense"): (39300.0, 0.0, 0.0264, 0.359),
+        ("last", "strided"): (36200.0, 65.1, 0.029, 0.4),
+        ("last", "permute"): (25800.0, 10.2, 0.0328, 0.365),
+        ("last", "einsum"): (39300.0, 3.62, 0.0298, 0.438),
+        ("last", "dense"): (32100.0, 0.0, 0.0229, 0.377),
+        ("first", "compiled"): (50700.0, 0.399, 0.0662, 0.482),
+        ("first", "block"): (28400.0, 880.0, 0.0246, 0.882),
+        ("last", "block"): (22300.0, 0.0, 0.0264, 0.184),
     },
 }
 """dtype to layout and way to nanoseconds of a call, a small matrix, a multiplication, a number moved."""
-TRANSPOSITION = (4270.0, 0.83)
+TRANSPOSITION = (4140.0, 0.852)
 """Nanoseconds of a transposition, and of a number in it."""
 
 
@@ -67,15 +71,25 @@ def supported(algorithm: Algorithm, pattern: Pattern) -> bool:
         return pattern.d == 1
     if algorithm == "dense":
         return pattern.rows * pattern.columns <= DENSEST
-    return True
+    return algorithm != "compiled" or pattern.d >= THINNEST
+
+
+def offered(pattern: Pattern, dtype: torch.dtype, layout: Layout) -> list[Algorithm]:
+    """The ways that a CPU has for a pattern, a dtype and a layout."""
+    ways: tuple[Algorithm, ...] = ("block", "dense") if pattern.d == 1 else MEASURED
+    compiled = dtype == torch.float32 and layout == "first" and kernels.library() is not None
+    return [way for way in ways if supported(way, pattern) and (way != "compiled" or compiled)]
 
 
 def features(pattern: Pattern, batch: int, algorithm: Algorithm) -> tuple[float, float, float, float]:
-    """What a product's time is linear in: (1, small matrices, multiplications, numbers moved)."""
+    """What a product's time is linear in: (1, small matrices or gathered weights, multiplications, numbers moved)."""
     if algorithm == "dense":
         whole = pattern.rows * pattern.columns
         return 1.0, 0.0, float(batch * whole), float(batch * (pattern.rows + pattern.columns) + whole)
     moved = batch * (pattern.rows + pattern.columns)
+    if algorithm == "compiled":  # weights are gathered once a call, and the last vector along d may be partly empty
+        whole = pattern.nonzeros // pattern.d * -(-pattern.d // THINNEST) * THINNEST
+        return 1.0, float(whole), float(batch * whole), float(moved)
     return 1.0, float(pattern.matrices), float(batch * pattern.nonzeros), float(moved)
 
 
@@ -99,9 +113,7 @@ def choose(pattern: Pattern, batch: int, dtype: torch.dtype, layout: Layout, dev
     """
     if device != "cpu":
         return "block" if pattern.d == 1 else "permute"
-    offered: tuple[Algorithm, ...] = ("block", "dense") if pattern.d == 1 else MEASURED
-    known = [algorithm for algorithm in offered if supported(algorithm, pattern)]
-    return min(known, key=lambda algorithm: cost(pattern, batch, dtype, layout, algorithm))
+    return min(offered(pattern, dtype, layout), key=lambda algorithm: cost(pattern, batch, dtype, layout, algorithm))
 
 
 @lru_cache(maxsize=4096)
