@@ -13,7 +13,7 @@ namespace burnish {
 namespace {
 
 constexpr int BATCH = 32;           // vectors whose inputs and outputs stay in a second-level cache
-constexpr int GATHERED = 4096;      // floats of gathered inputs: half of a first-level cache
+constexpr int GATHERED = 8192;      // floats of gathered inputs: the size of a first-level cache
 constexpr int HIGH = 4, WIDE = 3;   // a register tile: vectors of the batch by outputs
 
 // Where a tile's outputs go: vectors of the batch and outputs lie so far apart, and so many of the LANES are there.
