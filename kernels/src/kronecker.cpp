@@ -65,14 +65,27 @@ std::vector<float> panels(const float* m, int rows, int columns) {
 
 // As burnish.nn.ste.symmetric: 2^bits levels around zero, half to even.
 void round_row(float* y, int n, const Turn& turn) {
-    float highest = -INFINITY, lowest = INFINITY;
-    for (int i = 0; i < n; i++) highest = std::max(highest, y[i]), lowest = std::min(lowest, y[i]);
-    const float top = (float)((1 << (turn.bits - 1)) - 1);
-    const float scale = std::max(std::max(std::fabs(highest * turn.high), std::fabs(lowest * turn.low)) / top, 1e-8f);
-    for (int i = 0; i < n; i++) {
-        const float level = std::nearbyint(y[i] / scale);
-        y[i] = std::min(std::max(level, -top - 1), top) * scale;
+    Floats highest = all(-INFINITY), lowest = all(INFINITY);
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const Floats v = load<Floats>(y + i);
+        highest = v > highest ? v : highest;
+        lowest = v < lowest ? v : lowest;
     }
+    float high = -INFINITY, low = INFINITY;
+    for (int e = 0; e < LANES; e++) high = std::max(high, highest[e]), low = std::min(low, lowest[e]);
+    for (; i < n; i++) high = std::max(high, y[i]), low = std::min(low, y[i]);
+    const float top = (float)((1 << (turn.bits - 1)) - 1);
+    const float scale = std::max(std::max(std::fabs(high * turn.high), std::fabs(low * turn.low)) / top, 1e-8f);
+    // Adding and taking away 1.5 * 2^23 rounds half to even; levels beyond it are cut anyway.
+    const Floats magic = all(12582912.0f), last = all(top), first = all(-top - 1), step = all(scale);
+    for (i = 0; i + LANES <= n; i += LANES) {
+        Floats level = load<Floats>(y + i) / step;
+        level = level > last ? last : level;
+        level = level < first ? first : level;
+        store(y + i, ((level + magic) - magic) * step);
+    }
+    for (; i < n; i++) y[i] = std::nearbyint(std::min(std::max(y[i] / scale, -top - 1), top)) * scale;
 }
 
 }  // namespace
