@@ -251,11 +251,12 @@ def test_matrices_decay_and_nothing_else_does() -> None:
         torch.testing.assert_close(weight, expected)
 
 
-def test_gradients_are_clipped_to_one_norm() -> None:
+def test_gradients_are_clipped_to_one_norm_and_averaged_as_planned() -> None:
     seen: list[float] = []
 
     class Look(torch.optim.AdamW):
         def step(self, *args: Any, **options: Any) -> Any:
+            assert {group["betas"] for group in self.param_groups} == {(0.9, 0.95)}
             own = [w.grad for group in self.param_groups for w in group["params"]]
             seen.append(float(torch.cat([g.flatten() for g in own]).norm()))
             return super().step(*args, **options)

@@ -11,6 +11,7 @@ from burnish.core.errors import BadInput, Unsupported
 from burnish.core.run import Run
 from burnish.models import check_export, weight_hash
 from burnish.nn.gaussian import TERNARY
+from burnish.nn.pretrain import pretrain
 from burnish.nn.quest import LSQ, QuantizedLinear, Quantizer
 from burnish.nn.quest_layers import Quantization, bake
 from burnish.nn.quest_packed import PackedLinear, integers
@@ -129,6 +130,27 @@ def test_a_stopped_run_goes_on_with_the_same_weights(tmp_path, monkeypatch) -> N
     with Run(tmp_path / "r") as run:
         again = quick()(model, None, run)
     assert weight_hash(again) == weight_hash(whole)
+
+
+def test_training_goes_as_the_module_says(monkeypatch) -> None:
+    seen = {}
+
+    def watching(net, rows, plan, **more):
+        seen.update(plan=plan, rows=rows, loss=more["loss"])
+        return pretrain(net, rows, plan, **more)
+
+    monkeypatch.setattr("burnish.compress.quest.pretrain", watching)
+    quick(steps=20, batch=3)(build("llama"), None)
+    plan = seen["plan"]
+    assert (plan.betas, plan.weight_decay, plan.clip) == ((0.9, 0.95), 0.1, 1.0)
+    assert plan.steps(len(seen["rows"].ids)) == 20
+    rates = [plan.rate_at(step, 20) for step in range(20)]
+    assert rates[:2] == pytest.approx([0.5e-3, 1e-3])
+    assert rates[10] == pytest.approx(1e-3 / 2)
+    assert rates[-1] == 0
+    held, read = {tuple(row) for row in tokens(16)[::8].tolist()}, {tuple(row) for row in seen["rows"].ids.tolist()}
+    assert len(read) == 14
+    assert not held & read
 
 
 def test_each_option_changes_what_it_is_for() -> None:

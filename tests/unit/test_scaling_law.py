@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import f
 
 from burnish.core.errors import BadInput, UnknownName
 from burnish.evaluate.scaling_law import ScalingLaw
-from burnish.stats.scaling import Runs, _at, fit, highest_floor
+from burnish.stats.scaling import Runs, _at, fit, highest_floor, resampled
 
 DATA = Path(os.environ.get("BURNISH_DATA", "/nowhere")) / "quest" / "runs_for_scaling.json"
 TRUTH = {"full": 1.0, "w4": 0.7, "w2": 0.15}
@@ -71,6 +72,9 @@ def test_the_floor_is_a_bound_and_costs_more_above_it() -> None:
     law = fit(known)
     top = highest_floor(known, law, 0.95)
     assert top > law.floor
+    rest = len(known.loss) - known.unknowns
+    allowed = law.cost * (1 + f.ppf(0.95, 1, rest) / rest)
+    assert fit(known, floor=top).cost == pytest.approx(allowed, rel=0.02)
     assert fit(known, floor=top + 0.2).cost > fit(known, floor=top).cost > law.cost
 
 
@@ -117,3 +121,85 @@ def test_the_published_runs_give_the_published_efficiencies() -> None:
     for label, efficiency in published.items():
         assert table[label]["estimate"] == pytest.approx(efficiency, abs=0.03)
     assert table["irreducible loss E (an upper bound)"]["estimate"] < 1e-3
+
+
+@pytest.mark.parametrize("best", [0, 2, 5])
+def test_the_best_of_the_starts_is_kept(best: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from burnish.stats import scaling
+
+    real, calls = scaling.least_squares, []
+
+    def watching(*args, **options):
+        found = real(*args, **options)
+        found.cost += 1.0 if len(calls) != best else 0.0
+        calls.append(found.x)
+        return found
+
+    monkeypatch.setattr(scaling, "least_squares", watching)
+    law = fit(runs(made(noise=0.001)))
+    assert len(calls) == len(scaling.STARTS) == 6
+    assert law.cost < 1
+    assert np.array_equal(law.solution, calls[best])
+
+
+def test_runs_are_drawn_again_within_their_arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = runs([*made(noise=0.001), made()[0] | {"arm": "single"}])
+    law = fit(known)
+    seen = []
+    monkeypatch.setattr("burnish.stats.scaling.fit", lambda drawn, start: seen.append(drawn) or law)
+    resampled(known, law, 20, np.random.default_rng(0))
+    counts = [np.bincount(drawn.arm, minlength=len(known.arms)).tolist() for drawn in seen]
+    assert counts == [np.bincount(known.arm).tolist()] * 20
+    assert len({tuple(sorted(drawn.loss)) for drawn in seen}) > 1
+
+
+def test_an_arm_with_a_single_run_has_no_interval(tmp_path: Path) -> None:
+    path = tmp_path / "runs.json"
+    single = {"arm": "one", "parameters": 1e8, "tokens": 1e10, "loss": 20 / 5e7**0.15 + 400 / 1e10**0.3 + 1.2}
+    path.write_text(json.dumps([*made(noise=1e-4), single]))
+    table = {row["label"]: row for row in ScalingLaw(reference="full", draws=40)(path).rows()}
+    assert table["one"]["estimate"] == pytest.approx(0.5, rel=0.05)
+    assert table["one"]["low"] is table["one"]["high"] is None
+    assert "single run" in table["one"]["method"]
+    assert table["w4"]["low"] < table["w4"]["estimate"] < table["w4"]["high"]
+
+
+def test_the_level_widens_intervals_and_is_their_coverage(tmp_path: Path) -> None:
+    path = tmp_path / "runs.json"
+    path.write_text(json.dumps(made(noise=0.005)))
+    drawn = {}
+    for level in (0.5, 0.9):
+        method = ScalingLaw(reference="full", draws=100, level=level)
+        row = next(row for row in method(path).rows() if row["label"] == "w4")
+        drawn[level] = row["high"] - row["low"]
+    known = runs(made(noise=0.005))
+    from burnish.core.run import Run
+
+    values = resampled(known, fit(known), 100, Run.scratch().rng("scaling-law"))[:, known.arms.index("w4")]
+    for level, width in drawn.items():
+        assert width == pytest.approx(np.ptp(np.quantile(values, [(1 - level) / 2, (1 + level) / 2])), rel=1e-6)
+
+
+def test_what_the_runs_leave_open_is_refused_or_said(tmp_path: Path) -> None:
+    path = tmp_path / "runs.json"
+    method = ScalingLaw(reference="full", draws=40)
+    one_size = [row | {"parameters": 1e8} for row in made()]
+    path.write_text(json.dumps(one_size))
+    with pytest.raises(BadInput, match="at one size only"):
+        method(path)
+    for change, word in (
+        (lambda row: {"tokens": 1e10}, "B, β and E"),
+        (lambda row: {"tokens": 20 * row["parameters"]}, "curvature"),
+    ):
+        rows = [row | change(row) for row in made()]
+        for row in rows:
+            row["loss"] = 20 / (row["parameters"] * TRUTH[row["arm"]]) ** 0.15 + 400 / row["tokens"] ** 0.3 + 1.2
+        path.write_text(json.dumps(rows))
+        assert word in " ".join(method(path).notes["left_open"])
+    path.write_text(json.dumps(made()))
+    assert method(path).notes["left_open"] == []
+    path.write_text(json.dumps([row | ({"loss": 1e-3} if row["arm"] == "w2" else {}) for row in made()]))
+    assert "efficiency of w2 ended at a bound" in " ".join(method(path).notes["left_open"])
+    path.write_text(json.dumps([*made(), {**made()[0], "arm": None}]))
+    with pytest.raises(BadInput, match="row 24: arm is not given"):
+        method(path)

@@ -6,7 +6,11 @@ From a table of training runs, L(N, D, arm) = A / (N · eff)^α + B / D^β + E i
 1 for the reference. An efficiency of 0.7 at 4 bits says that a model of N parameters trained at 4 bits ends where one of
 0.7 N ends in full precision; times 16/4, that is 2.8 times the quality of 16 bits for the same memory. The fit is by least
 squares of log-losses, in which far runs count linearly, from several starts, of which the best is kept. Intervals of
-efficiencies resample runs within each arm. E is given as the largest value that fits about as well (by its profile).
+efficiencies resample runs within each arm; an arm with a single run has none. E is given as the largest value that fits about
+as well (by its profile).
+
+At one size an arm that counts half and one with a steeper law look alike, so some arm must have been run at two sizes. What
+else the runs leave open (one number of tokens, or one ratio of tokens to parameters; a fit that ends at a bound) is noted.
 
 ## Differences
 
@@ -39,10 +43,12 @@ from burnish.core.run import Run, ensure
 from burnish.core.shapes import Analysis
 from burnish.data.rows import read_rows
 from burnish.data.scores import Table
-from burnish.stats.scaling import FloatArray, Law, Runs, fit, highest_floor, resampled
+from burnish.stats.scaling import EFFICIENCIES, HIGH, LOW, FloatArray, Law, Runs, fit, highest_floor, resampled
 
 MOST = 5
 """Faults that are listed."""
+ALIKE = 1e-3
+"""Relative difference up to which sizes, or ratios of tokens to parameters, are one."""
 
 
 class ScalingLaw(Analysis):
@@ -79,10 +85,10 @@ class ScalingLaw(Analysis):
             run: Where figures go.
 
         Returns:
-            A row an arm (label, estimate, low, high, level, method, n: its efficiency), and one for E.
+            A row an arm (measure, label, estimate, low, high, level, method, n: its efficiency), and one for E.
 
         Raises:
-            BadInput: columns that are not there or not numbers, too few runs.
+            BadInput: columns that are not there or not numbers, runs without an arm, too few runs, or none at two sizes.
             UnknownName: no such reference.
         """
         run = ensure(run)
@@ -94,15 +100,20 @@ class ScalingLaw(Analysis):
                 f"{runs} has no column {', '.join(map(repr, absent))}",
                 "name its columns by --by, --parameters, --tokens and --loss; it has: " + ", ".join(sorted(columns)),
             )
-        arms = [" ".join(str(row.get(name)) for name in self.by) for row in rows]
-        known = Runs.of(*self._figures(rows), arms, reference=self.reference)
+        figures = self._figures(rows)
+        arms = [" ".join(str(row[name]) for name in self.by) for row in rows]
+        known = Runs.of(*figures, arms, reference=self.reference)
+        _require_sizes(known)
         law = fit(known)
         drawn = resampled(known, law, self.draws, run.rng("scaling-law"))
         found = self._rows(known, law, drawn)
         top = highest_floor(known, law, self.level)
-        found.append(self._row("irreducible loss E (an upper bound)", law.floor, 0.0, top, "profile", len(arms)))
+        found.append(
+            self._row("loss", "irreducible loss E (an upper bound)", law.floor, 0.0, top, "profile", len(arms))
+        )
         run.metric(alpha=law.exponents[0], beta=law.exponents[1], a=law.amplitudes[0], b=law.amplitudes[1], e=law.floor)
-        return Table.of(found, reference=known.arms[0], runs=len(arms), cost=law.cost)
+        open_ = [*_left_open(known), *_at_bounds(law)]
+        return Table.of(found, reference=known.arms[0], runs=len(arms), cost=law.cost, left_open=open_)
 
     def _figures(self, rows: list[dict[str, Any]]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Parameters, tokens and losses of all runs."""
@@ -113,9 +124,17 @@ class ScalingLaw(Analysis):
             for name in names
             if isinstance(row.get(name), bool) or not isinstance(row.get(name), int | float)
         ]
+        faults += [
+            f"row {number}: {name} is not given"
+            for number, row in enumerate(rows)
+            for name in self.by
+            if row.get(name) is None or row[name] == ""
+        ]
         if faults:
             more = [f"and {len(faults) - MOST} more"] if len(faults) > MOST else []
-            raise BadInput.of("figures that are no numbers:", [*faults[:MOST], *more], "leave such runs out")
+            raise BadInput.of(
+                "figures that are no numbers, or runs without an arm:", [*faults[:MOST], *more], "leave such runs out"
+            )
         first, second, third = (np.array([float(row[name]) for row in rows]) for name in names)
         return first, second, third
 
@@ -123,13 +142,19 @@ class ScalingLaw(Analysis):
         tail = (1 - self.level) / 2
         low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
         counts = np.bincount(known.arm, minlength=len(known.arms))
-        return [
-            self._row(name, law.efficiency[name], float(low[i]), float(high[i]), "bootstrap over runs", int(counts[i]))
-            for i, name in enumerate(known.arms)
-        ]
+        found = []
+        for i, (name, n) in enumerate(zip(known.arms, counts.tolist(), strict=True)):
+            single = n == 1 and i > 0
+            method = "none: a single run" if single else "bootstrap over runs"
+            bottom, top = (None, None) if single else (float(low[i]), float(high[i]))
+            found.append(self._row("efficiency", name, law.efficiency[name], bottom, top, method, n))
+        return found
 
-    def _row(self, label: str, estimate: float, low: float, high: float, method: str, n: int) -> dict[str, Any]:
+    def _row(
+        self, measure: str, label: str, estimate: float, low: float | None, high: float | None, method: str, n: int
+    ) -> dict[str, Any]:
         return {
+            "measure": measure,
             "label": label,
             "estimate": estimate,
             "low": low,
@@ -138,3 +163,39 @@ class ScalingLaw(Analysis):
             "method": method,
             "n": n,
         }
+
+
+def _require_sizes(known: Runs) -> None:
+    """Refuse runs in which no arm has two sizes: α and the efficiencies could be anything."""
+    if all(_one(known.parameters[known.arm == arm]) for arm in range(len(known.arms))):
+        raise BadInput(
+            "every arm was run at one size only: efficiencies cannot be told", "give runs of two sizes at least"
+        )
+
+
+def _left_open(known: Runs) -> list[str]:
+    """What these runs cannot tell apart, a line each."""
+    if _one(known.tokens):
+        return ["all runs read as many tokens: B, β and E cannot be told apart, efficiencies can"]
+    if _one(known.tokens / known.parameters):
+        return [
+            "all runs read as many tokens a parameter: the two terms differ by their curvature alone, trust neither"
+        ]
+    return []
+
+
+def _at_bounds(law: Law) -> list[str]:
+    """Where the fit ended at a bound of its search, a line each; that E ends at 0 is usual, and stands in its row."""
+    names = ("log A", "α", "log B", "β")
+    near = [
+        name
+        for name, value, low, high in zip(names, law.solution, LOW, HIGH, strict=False)
+        if min(value - low, high - value) < 1e-3 * min(1.0, high - low)
+    ]
+    efficiencies = law.efficiency.items()
+    near += [f"the efficiency of {n}" for n, value in efficiencies if min(abs(np.log(value) - EFFICIENCIES)) < 1e-3]
+    return [f"{name} ended at a bound of the search: the runs do not settle it" for name in near]
+
+
+def _one(values: FloatArray) -> bool:
+    return bool(values.max() <= values.min() * (1 + ALIKE))
