@@ -153,7 +153,7 @@ def burnish(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str,
 Burnish = Callable[..., tuple[int, str, str]]
 
 
-def _compare(folder: Path) -> types.SimpleNamespace:
+def _compare(folder: Path, loader: str = "auto") -> types.SimpleNamespace:
     """Every made-up export is found again."""
     return types.SimpleNamespace(
         loader="made-up", logits=0.0, kl=0.0, require=lambda folder: None, said=lambda: f"{folder.name} is found again"

@@ -225,7 +225,7 @@ def test_a_folder_that_cannot_be_written_is_the_users_matter(burnish: Burnish) -
         ("run nothing.toml", ["no recipe file nothing.toml"]),
         ("show", ["NAME requires an argument", "`burnish show --help`"]),
         ("list --jsno --bogus", ["--jsno: there is no such flag; did you mean --json?", "--bogus: there is no such"]),
-        ("train x", ["`burnish train` is not supported", "no methods for it yet"]),
+        ("synthesize x", ["`burnish synthesize` is not supported", "no methods for it yet"]),
         ("serve m", ["`burnish serve` is not supported"]),
         ("server m --port 1", ["`burnish server` is not supported", "serving methods"]),
         ("report", ["needs at least one run folder"]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from scipy.linalg import hadamard
@@ -198,7 +200,9 @@ def test_what_cannot_be_found_is_refused_with_its_sizes() -> None:
 
 @pytest.mark.filterwarnings("ignore")  # it warns of optional packages, and uses what NumPy has deprecated
 def test_lazylinop_finds_the_same() -> None:
+    limit = sys.getrecursionlimit()
     library = pytest.importorskip("lazylinop.butterfly", reason="lazylinop is not installed")
+    sys.setrecursionlimit(limit)  # importing it raises the limit for all of the process
     for chain in ("24,24,24,1 1,24,24,24", "4,6,5,1 1,7,8,3", "8,2,2,1 4,2,2,2 2,2,2,4 1,2,2,8"):
         known = parse_chain(chain)
         matrix = normal(known[-1].rows, known[0].columns)

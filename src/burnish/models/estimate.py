@@ -34,7 +34,7 @@ TRAINED = 4
 """Numbers for each weight that is trained: the weight, its gradient, and two that AdamW keeps."""
 REST = 1.25
 """Measured over counted time: norms, activations and the loops' own steps are not counted."""
-TRAINED = 3
+BACKWARD = 3
 """Tensors of the size of what enters or leaves a layer that its backward pass needs, quantizers and norms counted in."""
 LIBRARIES = 0.6e9
 """Bytes that Python and its libraries take."""
@@ -145,8 +145,8 @@ def training(model: str, tokens: int, at_once: int) -> dict[str, str]:
 def training_of(shape: Shape, tokens: int, at_once: int) -> dict[str, str]:
     """As `training`, of a shape: six operations a weight and token; weights, gradients, two moments, and activations."""
     weights = shape.blocks * shape.weights + shape.embedding
-    kept = sum(width + rows for width, rows in shape.inputs) * shape.blocks * TRAINED
-    held = LIBRARIES + 4 * 4 * weights + 4 * at_once * (kept + 3 * shape.vocabulary)
+    kept = sum(width + rows for width, rows in shape.inputs) * shape.blocks * BACKWARD
+    held = LIBRARIES + TRAINED * 4 * weights + 4 * at_once * (kept + 3 * shape.vocabulary)
     return _said(REST * 6 * weights * tokens, held)
 
 

@@ -153,9 +153,9 @@ class Pretrain(Trainer):
         faults = []
         if self.width % self.heads or (self.width // self.heads) % 2:
             faults.append(f"heads: {self.heads} heads do not divide a width of {self.width} into even parts")
-        if self.tokenizer and "vocabulary" in self.model_fields_set:
+        if self.tokenizer and self._told("vocabulary"):
             faults.append("vocabulary: the tokenizer that is given has its own")
-        if self.schedule != "wsd" and "decay" in self.model_fields_set:
+        if self.schedule != "wsd" and self._told("decay"):
             faults.append(f"decay: is for the schedule wsd, and it is {self.schedule}")
         if self.schedule == "constant" and self.floor:
             faults.append("floor: a constant rate does not fall")

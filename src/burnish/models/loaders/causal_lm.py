@@ -45,7 +45,8 @@ def with_transformers(folder: Path, format: str, dtype: Any, device: str) -> Any
     """The model as transformers loads it; compressed weights are decompressed by its first forward pass."""
     from transformers import AutoModelForCausalLM
 
-    if json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type", "").startswith("burnish"):
+    config = folder / "config.json"  # a GGUF file has none beside it
+    if config.is_file() and json.loads(config.read_text(encoding="utf-8")).get("model_type", "").startswith("burnish"):
         from burnish.models.quantized import register  # the one thing here that takes burnish
 
         register()
