@@ -96,6 +96,7 @@ CLAIMS: dict[str, str] = {
     "specialist-copy": "burnish.claims.specialist_copy:CLAIM",
     "specialist": "burnish.claims.specialist:CLAIM",
     "contamination": "burnish.claims.contamination:CLAIM",
+    "quest": "burnish.claims.quest:CLAIM",
 }
 """Name to the claim."""
 
