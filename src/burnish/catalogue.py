@@ -99,6 +99,7 @@ CLAIMS: dict[str, str] = {
     "specialist": "burnish.claims.specialist:CLAIM",
     "contamination": "burnish.claims.contamination:CLAIM",
     "ks": "burnish.claims.ks:CLAIM",
+    "quest": "burnish.claims.quest:CLAIM",
 }
 """Name to the claim."""
 

@@ -498,6 +498,27 @@ def test_a_recipes_page_tells_each_step_and_heads_with_what_was_measured(steps: 
     assert f"burnish generate {path} --prompt" in page.text
 
 
+def test_a_training_is_shown_step_by_step(tmp_path: Path) -> None:
+    folder = plain_folder(tmp_path / "r")
+    rows = [
+        {"step": n, "loss": 5.0 - n / 100, "rate": 1e-3} | ({"held": 6.25 - n / 100} if n % 50 == 0 else {})
+        for n in range(1, 151)
+    ]
+    lines = [json.dumps(row) for row in rows]
+    part = folder / "parts" / "2-pretrain"
+    part.mkdir(parents=True)
+    (folder / "losses.jsonl").write_text("\n".join([*lines, '{"step": 151, "lo']))
+    (part / "losses.jsonl").write_text(lines[0] + "\n" + '{"step": 2, "loss": "high"}')
+    found = read(folder)
+    assert [len(losses) for losses in found.losses.values()] == [150, 1]
+    assert any("losses.jsonl" in note for note in found.notes)
+    text = render([folder]).read_text()
+    assert "How it learned" in text
+    assert "How it learned: 2-pretrain" in text
+    assert "the mean of 3 steps each" in text
+    assert all(value in text for value in ("5.75", "5.25", "4.75"))  # held out
+
+
 def test_a_file_that_is_no_report_is_not_written_over(tmp_path: Path) -> None:
     write(tmp_path / "run.json", manifest())
     page = render([tmp_path])

@@ -185,6 +185,7 @@ def test_each_setting_changes_the_model(text: Dataset) -> None:
         {"heads": 1},
         {"mlp": 40},
         {"tied": False},
+        {"embedding": 0.1},
         {"vocabulary": 310},
         {"length": 12},
         {"held": 5},
@@ -204,6 +205,23 @@ def test_each_setting_changes_the_model(text: Dataset) -> None:
         {"quantizer": "quest", "bits": 2, "sparse": "2:4"},
     ):
         assert weight_hash(made(**settings)) != base, settings
+
+
+def test_a_head_of_its_own_comes_with_a_larger_embedding(text: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def stop(net: Any, *_: Any, **__: Any) -> None:
+        seen.append(net)
+        raise Stopped
+
+    monkeypatch.setattr("burnish.train.pretrain.pretrain", stop)
+    for settings, std in (({}, 0.02), ({"tied": False}, 0.5), ({"tied": False, "embedding": 0.1}, 0.1)):
+        with pytest.raises(Stopped):
+            small(**settings)(text)
+        net = seen[-1]
+        assert float(net.model.embed_tokens.weight.std()) == pytest.approx(std, rel=0.1)
+        assert float(net.lm_head.weight.std()) == pytest.approx(0.02, rel=0.1)
+        assert (net.lm_head.weight is net.model.embed_tokens.weight) is net.config.tie_word_embeddings
 
 
 def test_a_given_tokenizer_is_taken(text: Dataset) -> None:

@@ -89,7 +89,9 @@ def read_tokenizer(name: str) -> Any:
     return tokenizer
 
 
-def new_llama(name: str, shape: Shape, tokenizer: Any, context: int, seed: int, tied: bool = True) -> Model:
+def new_llama(
+    name: str, shape: Shape, tokenizer: Any, context: int, seed: int, tied: bool = True, embedding: float | None = None
+) -> Model:
     """An untrained Llama; the same seed gives the same weights.
 
     Args:
@@ -99,6 +101,7 @@ def new_llama(name: str, shape: Shape, tokenizer: Any, context: int, seed: int, 
         context: Tokens that it can look back on.
         seed: Of the first weights.
         tied: Whether the head has the weights of the embedding.
+        embedding: Standard deviation of the first embedding; by default .02, as of all other matrices.
     """
     from transformers import LlamaForCausalLM
 
@@ -107,6 +110,9 @@ def new_llama(name: str, shape: Shape, tokenizer: Any, context: int, seed: int, 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
         net = LlamaForCausalLM(config)
+    if embedding is not None:
+        with torch.no_grad():
+            net.model.embed_tokens.weight.mul_(embedding / config.initializer_range)
     # Told to generation alone: in the configuration it would keep the embedding of the end of text from learning.
     net.generation_config.pad_token_id = tokenizer.eos_token_id
     net.requires_grad_(False)

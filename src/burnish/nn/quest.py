@@ -165,7 +165,9 @@ class LSQ(nn.Module):
         bits: 1 to 8.
         rows: A step for each of so many rows of a weight, which is the stronger baseline; 0 for one in all, as published.
 
-    The first tensor sets the step to 2 E|x| / sqrt(2^(bits-1)). That it was set is a buffer, so it survives saving.
+    The first tensor sets the step so that the grid ends where it is best for a Gaussian of that size, as the released code of
+    QuEST does for LSQ+; LSQ's own start, 2 E|x| / sqrt(2^(bits-1)), wastes most levels from 4 bits on. That it was set is a
+    buffer, so it survives saving.
     """
 
     begun: Tensor
@@ -181,8 +183,9 @@ class LSQ(nn.Module):
         top = 2 ** (self.bits - 1)
         if not self.begun:
             with torch.no_grad():
-                sizes = x.detach().float().abs()
-                self.step.copy_(2 * (sizes.mean(-1) if self.step.ndim else sizes.mean()) / top**0.5)
+                wide = x.detach().float()
+                deviation = _root_mean_square(wide if self.step.ndim else wide.flatten())[..., 0]
+                self.step.copy_(2 * clip_of(self.bits) * deviation / (2**self.bits - 1))
                 self.begun.fill_(True)
         # The step's gradient is scaled to the size of a weight's (section 2.2).
         shared = x.numel() / self.step.numel()
@@ -201,14 +204,14 @@ class PACT(nn.Module):
 
     Args:
         bits: 1 to 8.
-        start: The first clip, in root mean squares of the first tensor.
+        start: The first clip, in root mean squares of the first tensor; by default the best for a Gaussian.
     """
 
     begun: Tensor
 
-    def __init__(self, bits: int = 4, start: float = 3.0) -> None:
+    def __init__(self, bits: int = 4, start: float | None = None) -> None:
         super().__init__()
-        self.bits, self.start = bits, start
+        self.bits, self.start = bits, clip_of(bits) if start is None else start
         self.bound = nn.Parameter(torch.ones(()))
         self.register_buffer("begun", torch.zeros((), dtype=torch.bool))
 

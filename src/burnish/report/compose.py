@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from burnish.core.errors import BadInput
 from burnish.core.files import write_text
-from burnish.report import charts, claim_page, estimates, run_page, words
+from burnish.report import charts, claim_page, estimates, run_page, training, words
 from burnish.report.citation import papers
 from burnish.report.folder import RunFolder, read
 from burnish.report.page import Column, Foot, Head, Section, figure, fragment, mark, page, table
@@ -147,6 +147,7 @@ def _run_sections(run: RunFolder) -> list[Section | None]:
         *run_page.remarks(run.manifest),
         run_page.rows_of(run.table),
         run_page.items(run.items) if shown is None else None,
+        *(training.section(name, losses) for name, losses in run.losses.items()),
         run_page.layers(run.layers, {}, {}, str(run.manifest.request.get("use", ""))) if not run.steps else None,
         run_page.sizes(run.sizes),
         run_page.timeline(run.events),

@@ -66,6 +66,14 @@ class Event(Lenient):
     part: str = ""
 
 
+class Loss(Lenient):
+    """One step of a training, as ``losses.jsonl`` has it."""
+
+    step: int
+    loss: FiniteFloat
+    held: FiniteFloat | None = None
+
+
 @dataclass(frozen=True)
 class Made:
     """A model that a run saved."""
@@ -108,6 +116,8 @@ class RunFolder:
     events: list[Event] = field(default_factory=list)
     steps: list[StepFolder] = field(default_factory=list)
     """Of a recipe, in their order."""
+    losses: dict[str, list[Loss]] = field(default_factory=dict)
+    """Of each training, by its part; that of the folder itself has no name."""
     made: list[Made] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What could not be read, and why."""
@@ -146,6 +156,11 @@ def read(folder: Path) -> RunFolder:
         sizes=_sizes(folder / "sizes.json", notes),
         events=events,
         steps=_steps(folder, notes),
+        losses={
+            "" if place == folder else place.name: losses
+            for place in (folder, *parts)
+            if (losses := _rows(Loss, _lines(place / "losses.jsonl", notes), "losses.jsonl", notes))
+        },
         made=[made for place in (folder, *parts) if (made := _made(place / "artifact", notes))],
         notes=notes,
     )

@@ -7,7 +7,8 @@ that ends one, are cut into windows; some are held out, the others are read in a
 
 | part | what |
 |---|---|
-| model | Llama: RMS norms, rotary positions, gated MLP; no dropout; first weights N(0, .02²) |
+| model | Llama: RMS norms, rotary positions, gated MLP; no dropout; first matrices N(0, .02²) |
+| embedding | larger at first where it is not tied: at small widths the first blocks would drown one of .02 (measured: at a width of 128, 400 steps end at 3.66 in place of 3.94 nats, each with its best rate) |
 | optimizer | AdamW (.9, .95), decay of matrices only, gradients clipped at norm 1, weights kept in single precision |
 | rate | a warm-up, then half a cosine, or a constant, or a constant that falls linearly at the end ("wsd") |
 
@@ -78,6 +79,8 @@ if TYPE_CHECKING:
 CHECKPOINT, LOSSES = "checkpoint.safetensors", "losses.jsonl"
 LOOKS = 10
 """Times, at most, that the held-out windows are read while it trains."""
+UNTIED = 0.5
+"""Standard deviation of a first embedding that is no head."""
 EVERY = 100
 """Steps between two checkpoints."""
 QUANTIZERS: dict[str, dict[str, Any]] = {
@@ -107,6 +110,8 @@ class Pretrain(Trainer):
     """Width inside the MLP; by default three times the width."""
     tied: bool = True
     """Whether the head has the weights of the embedding."""
+    embedding: Annotated[float, Field(gt=0)] | None = None
+    """Standard deviation of the first embedding; by default .02, and .5 where the head has weights of its own."""
     vocabulary: Annotated[int, Field(ge=300)] = 4096
     """Byte-pair tokens that are learnt from the text, at most."""
     tokenizer: str = ""
@@ -184,7 +189,7 @@ class Pretrain(Trainer):
         device = pick_device(self.on)
         tokenizer = read_tokenizer(self.tokenizer) if self.tokenizer else self._learn(data)
         held, trained = self._windows(tokenizer, data)
-        made = new_llama("pretrained", self._shape(), tokenizer, self.length, self.draw, self.tied)
+        made = new_llama("pretrained", self._shape(), tokenizer, self.length, self.draw, self.tied, self._embedding())
         net: Any = made.net.to(device)
         how = self._quantization() if self.quantizer != "none" else None
         if how is not None:
@@ -224,6 +229,9 @@ class Pretrain(Trainer):
 
     def _shape(self) -> Shape:
         return Shape(self.width, self.layers, self.heads, self.mlp or 3 * self.width, self.rate)
+
+    def _embedding(self) -> float | None:
+        return self.embedding or (None if self.tied else UNTIED)
 
     def _quantization(self) -> Quantization:
         return Quantization(self.bits, self.a_bits, outer=self.outer, sparse=self.sparse, **QUANTIZERS[self.quantizer])
