@@ -91,11 +91,15 @@ def test_held_out_windows_are_not_trained_on(text: Dataset, monkeypatch: pytest.
 
 
 def test_more_steps_than_windows_read_the_text_again_and_end_in_time(text: Dataset, tmp_path: Path) -> None:
+    few = text.select(range(1))
+    method = small(held=2)
+    _, trained = method._windows(method._learn(few), few)
+    batch = len(trained) // 3 + 1  # three steps a pass
     with Run(tmp_path / "r") as run:
-        few = text.select(range(1))
-        small(steps=30, batch=64, held=2)(few, run)
-        assert len(lines(run)) == 30
-        assert run.metrics["passes"] > 1
+        small(steps=10, batch=batch, held=2)(few, run)
+        assert len(lines(run)) == 10
+        assert run.metrics["passes"] == pytest.approx(10 * batch / len(trained), abs=0.01)
+        assert run.metrics["passes"] > 3
 
 
 @pytest.mark.parametrize("kind", QUANTIZERS)
