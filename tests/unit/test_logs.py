@@ -546,3 +546,9 @@ def test_published_side_by_side_ratings_drop_planted_checks() -> None:
     scores = read_log(path)
     assert len(scores) == 104 * 10 * 3
     assert "245 lines are planted checks" in said(scores)
+
+
+def test_a_figure_over_no_items_stands_for_no_count() -> None:
+    from burnish.data.logs.log import Reported
+
+    assert Reported(model="m", task="t", measure="acc", estimate=0.0, n=0).successes is None

@@ -60,7 +60,7 @@ class Reported:
     @property
     def successes(self) -> int | None:
         """The whole number of successes that the figure stands for, when it can be a share of `n` right answers."""
-        if self.n is None or not 0 <= self.estimate <= 1:
+        if not self.n or not 0 <= self.estimate <= 1:
             return None
         count = round(self.estimate * self.n)
         # Logs print 4 to 16 digits; a share of n items must come back from them.
