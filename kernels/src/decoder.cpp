@@ -115,6 +115,10 @@ void attend(const Decoder& d, const Layer& layer, const float* q, int slot, int 
     const int64_t base = ((int64_t)slot * d.key_heads + head) * d.capacity * d.width;
     const float *keys = layer.keys + base, *values = layer.values + base;
     const int count = end - begin;
+    if (count <= 0) {  // a row of padding sees nothing; what it gives is never read
+        std::fill(out, out + d.width, 0.0f);
+        return;
+    }
     scores.resize(count + LANES);
     float highest = -INFINITY;
     for (int i = 0; i < count; i++) {

@@ -227,6 +227,7 @@ void decode_panel(const Packed& w, int panel, float* to) {
 }
 
 void linear(const Packed& w, const float* x, int64_t xs, float* y, int64_t ys, int rows, int threads) {
+    if (rows <= 0) return;
     if (rows <= FEW) few(w, x, xs, y, ys, rows, threads);
     else many(w, x, xs, y, ys, rows, threads);
 }

@@ -11,7 +11,7 @@ from transformers import DynamicCache
 
 from burnish.core.errors import Mismatch, Unsupported
 from burnish.engine.fused import _Runner, fuse, why_not
-from burnish.engine.store import StoredLayer
+from burnish.engine.store import Store, StoredLayer
 from burnish.models.packed import packed
 from burnish.nn import kernels
 from burnish.nn.grid import GridSpec, Quantized, find_grid
@@ -229,3 +229,43 @@ def test_what_has_no_fused_step_is_named() -> None:
     assert "no fused step for opt" in why_not(build("opt"))
     assert "not packed" in why_not(build("llama", widths=16))
     assert "8 wide" in why_not(build("llama"))
+
+
+@compiled
+@pytest.mark.parametrize("padding", [1, 3, 6])
+def test_a_padded_prompt_that_is_short_enough_for_a_step_is_read_right(padding: int) -> None:
+    base = small("llama")
+    plain_model, model = packed(base), fuse(packed(base))
+    ids, mask = tokens(2, 8), torch.ones(2, 8, dtype=torch.long)
+    mask[0, :padding] = 0
+    settings = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    expected = plain_model.net.generate(ids, attention_mask=mask, **settings)
+    assert torch.equal(model.net.generate(ids, attention_mask=mask, **settings), expected)
+
+
+@compiled
+def test_what_does_not_fit_is_refused_before_memory_is_touched() -> None:
+    layer = PackedLinear.of(rounded(40, 64, GridSpec(4, group=32)))
+    assert layer(torch.empty(0, 64)).shape == (0, 40)
+    with pytest.raises(RuntimeError, match="64 inputs"):
+        layer(torch.ones(1, 8))
+    for row in (-1, 40):
+        with pytest.raises(IndexError):
+            layer.rows(torch.tensor([row]))
+    model = fuse(packed(small("llama")))
+    cache = DynamicCache(config=model.config)
+    with torch.no_grad():
+        model.net(tokens(1, 4), cache=cache, use_cache=True)
+        with pytest.raises(RuntimeError):
+            model.net(tokens(8, 1), cache=cache, use_cache=True)
+        with pytest.raises(IndexError):
+            model.net(torch.tensor([[128]]), cache=DynamicCache(config=model.config), use_cache=True)
+
+
+def test_cropping_most_of_a_cache_keeps_keys_and_values() -> None:
+    layer = StoredLayer(Store())
+    keys, values = torch.randn(1, 2, 20, 4), torch.randn(1, 2, 20, 4)
+    layer.update(keys, values)
+    layer.crop(-15)
+    assert torch.equal(layer.keys, keys[:, :, :5])
+    assert torch.equal(layer.values, values[:, :, :5])

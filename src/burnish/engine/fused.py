@@ -182,8 +182,12 @@ class _Runner:
         if positions is None:
             positions = torch.arange(before, before + width).expand(batch, width)
         filled(cache, ids, self.decoder.key_heads, self.decoder.width)
-        if cache.layers[0].dtype != torch.float32:
-            return None
+        held = cache.layers[0].buffers[0]
+        if held.dtype != torch.float32 or held.shape[:2] != (batch, self.decoder.key_heads):
+            return None  # transformers says what does not fit
+        vocabulary = self.model.config.vocab_size
+        if not 0 <= int(ids.min()) <= int(ids.max()) < vocabulary:
+            raise IndexError(f"a token outside 0 to {vocabulary - 1}")
         logits = self._step(cache, ids, positions.expand(batch, width), first, before)
         keep = given.get("logits_to_keep", 0)
         return CausalLMOutputWithPast(logits=logits[:, -keep:] if keep else logits, cache=cache)
@@ -201,8 +205,12 @@ class _Runner:
         cosines, sines = ((ctypes.c_void_p * len(angles))(*(pair[i].data_ptr() for pair in angles)) for i in (0, 1))
         tokens = ids.reshape(-1).contiguous()
         entering = None if self.packed_embedding else self.embedding(tokens).float().contiguous()
-        leaving = torch.empty(rows, self.decoder.hidden) if not self.packed_head else None
-        logits = torch.empty(rows, self.head.out_features) if self.packed_head else None
+        leaving = (
+            torch.empty(rows, self.decoder.hidden, dtype=torch.float32, device="cpu") if not self.packed_head else None
+        )
+        logits = (
+            torch.empty(rows, self.head.out_features, dtype=torch.float32, device="cpu") if self.packed_head else None
+        )
         step = kernels.Step(
             tokens=tokens.data_ptr(),
             input=None if entering is None else entering.data_ptr(),

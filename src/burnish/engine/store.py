@@ -100,6 +100,12 @@ class StoredLayer(DynamicLayer):
         self.length = end
         return self.buffers[0][:, :, :end], self.buffers[1][:, :, :end]
 
+    def crop(self, tokens_to_remove: int) -> None:
+        """Drop the last tokens, of which transformers gives the negative number; their room stays."""
+        if tokens_to_remove > 0:
+            raise ValueError("give the negative number of tokens that are to go")
+        self.length = max(0, self.length + tokens_to_remove)
+
     def get_seq_length(self) -> int:
         """Tokens that are held."""
         return self.length
@@ -128,5 +134,5 @@ def filled(cache: Cache, rows: Tensor, heads: int, width: int) -> None:
     """
     for layer in cache.layers:
         if isinstance(layer, StoredLayer) and not layer.is_initialized:
-            nothing = torch.empty(len(rows), heads, 0, width, device=rows.device)
+            nothing = torch.empty(len(rows), heads, 0, width, dtype=torch.float32, device=rows.device)
             layer.lazy_initialization(nothing, nothing)

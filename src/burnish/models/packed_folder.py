@@ -134,6 +134,8 @@ def _layer(name: str, linear: nn.Linear, specs: dict[str, GridSpec], tensors: di
     if spec is None:
         raise BadInput(f"{name} is packed, and config.json does not say how", "export the model again")
     shape = torch.Size(tensors["weight_shape"].tolist())
+    if tuple(shape) != (linear.out_features, linear.in_features):
+        raise BadInput(f"{name} is packed as {tuple(shape)}, and config.json makes it {tuple(linear.weight.shape)}")
     codes = (unpack_from_int32(tensors["weight_packed"], spec.bits, shape).short() + spec.middle).to(torch.uint8)
     scale = tensors["weight_scale"].float().view(shape[0], -1)
     zero = torch.full_like(scale, spec.middle)

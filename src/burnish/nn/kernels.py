@@ -128,7 +128,7 @@ def apply_packed(x: Tensor, view: Packed) -> Tensor:
     assert found is not None
     x = x.contiguous()
     rows, inputs = x.shape
-    y = torch.empty(rows, view.rows)
+    y = torch.empty(rows, view.rows, dtype=torch.float32, device="cpu")
     found.functions.burnish_linear(
         ctypes.byref(view), x.data_ptr(), inputs, y.data_ptr(), view.rows, rows, torch.get_num_threads()
     )
@@ -188,7 +188,7 @@ def apply_kronecker_sparse(x: Tensor, weight: Tensor) -> Tensor:
     assert found is not None
     x = x.contiguous()
     a, b, c, d = weight.shape
-    y = torch.empty(len(x), a * b * d)
+    y = torch.empty(len(x), a * b * d, dtype=torch.float32, device="cpu")
     strides = (ctypes.c_int64 * 4)(*weight.stride())
     found.functions.burnish_kronecker_sparse(
         x.data_ptr(), weight.data_ptr(), strides, y.data_ptr(), len(x), a, b, c, d, torch.get_num_threads()

@@ -167,6 +167,8 @@ class PackedLinear(nn.Module):
         if x.device.type != "cpu" or wanted or kernels.library() is None:
             bias = self.bias.to(x.dtype) if self.has_bias else None
             return functional.linear(x, self.dequantized(x.dtype), bias)
+        if x.shape[-1] != self.in_features:
+            raise RuntimeError(f"a layer of {self.in_features} inputs was given {x.shape[-1]}")
         flat = x if x.dim() == 2 else x.reshape(-1, self.in_features)
         flat = flat if flat.dtype == torch.float32 else flat.float()
         if torch.compiler.is_compiling():
@@ -189,9 +191,11 @@ class PackedLinear(nn.Module):
     def rows(self, ids: Tensor) -> Tensor:
         """Rows of the weight: (…) integers to (…, inputs) float32."""
         flat = ids.reshape(-1)
+        if flat.numel() and not 0 <= int(flat.min()) <= int(flat.max()) < self.out_features:
+            raise IndexError(f"a row outside 0 to {self.out_features - 1} was asked for")
         if self.words.device.type == "cpu" and (found := kernels.library()) is not None:
             chosen = flat.to(torch.int64).contiguous()
-            y = torch.empty(len(chosen), self.in_features)
+            y = torch.empty(len(chosen), self.in_features, dtype=torch.float32, device="cpu")
             found.functions.burnish_rows(self.view(), chosen.data_ptr(), len(chosen), y.data_ptr())
         else:
             panels, lanes = flat // PANEL, flat % PANEL
