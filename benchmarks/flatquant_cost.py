@@ -38,14 +38,14 @@ def main() -> None:
         stage = FlatStage(balanced(inputs), left=True, right=True, bits=4)
         for factor in (stage.left, stage.right):
             factor.copy_(torch.linalg.qr(torch.randn(*factor.shape)).Q)
-        compiled = kernels.library()
+        compiled = kernels.native()
 
         def plain(stage: FlatStage, x: torch.Tensor) -> torch.Tensor:
-            kept, kernels.library = kernels.library, lambda: None
+            kept, kernels.native = kernels.native, lambda: None
             try:
                 return stage(x)
             finally:
-                kernels.library = kept
+                kernels.native = kept
 
         jobs = {
             "linear float32": partial(functional.linear, x, weight),

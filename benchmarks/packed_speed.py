@@ -36,7 +36,7 @@ import accelerate, compressed_tensors.compressors.pack_quantized
 from burnish.engine.fused import open_fused
 from burnish.models import load
 from burnish.nn import kernels
-kernels.library()
+kernels.native()
 kind, folder, ids, threads, repeats, read, write, prompt = json.loads(sys.argv[1])
 torch.set_num_threads(threads)
 def resident():

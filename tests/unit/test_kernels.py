@@ -9,7 +9,7 @@ from burnish.nn import kernels
 from burnish.nn.flat import LearnedGrid
 from burnish.nn.kronecker import Kronecker
 
-pytestmark = pytest.mark.skipif(kernels.library() is None, reason="burnish-kernels is not installed")
+pytestmark = pytest.mark.skipif(kernels.native() is None, reason="burnish-kernels is not installed")
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -40,7 +40,7 @@ def patterns(count: int, seed: int = 0) -> list[tuple[Pattern, int]]:
 
 
 def ways(pattern: Pattern, dtype: torch.dtype = torch.float64) -> list[str]:
-    compiled = dtype == torch.float32 and kernels.library() is not None
+    compiled = dtype == torch.float32 and kernels.native() is not None
     return ["auto", *(way for way in MEASURED if supported(way, pattern) and (way != "compiled" or compiled))]
 
 
@@ -386,13 +386,13 @@ def test_a_kronecker_product_is_two_factors() -> None:
 
 def test_the_compiled_way_is_offered_where_it_runs_and_refused_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = Pattern(6, 64, 64, 16)
-    has = kernels.library() is not None
+    has = kernels.native() is not None
     assert ("compiled" in offered(pattern, torch.float32, "first")) == has
     assert "compiled" not in offered(pattern, torch.float32, "last")
     assert "compiled" not in offered(pattern, torch.float64, "first")
     assert "compiled" not in offered(Pattern(6, 64, 64, 1), torch.float32, "first")
     with pytest.raises(Unsupported, match="its d is below 8"):
         multiply(torch.ones(1, 8), torch.ones(2, 4, 4, 1), algorithm="compiled")
-    monkeypatch.setattr(kernels, "library", lambda: None)
+    monkeypatch.setattr(kernels, "_load", lambda: "burnish-kernels is not installed")
     with pytest.raises(Unsupported, match="burnish-kernels"):
         multiply(torch.ones(1, 64), torch.ones(2, 4, 4, 8), algorithm="compiled")

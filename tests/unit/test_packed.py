@@ -17,7 +17,7 @@ from burnish.nn import kernels
 from burnish.nn.grid import GridSpec, Quantized, find_grid
 from burnish.nn.packed import PackedLinear, eight_bits, pack, planes, unpack
 
-compiled = pytest.mark.skipif(kernels.library() is None, reason="burnish-kernels is not installed")
+compiled = pytest.mark.skipif(kernels.native() is None, reason="burnish-kernels is not installed")
 GATED = ["llama", "mistral", "qwen2", "qwen3", "gemma3_text"]
 SPECS = [
     GridSpec(bits, sym, group, zero)
@@ -35,7 +35,7 @@ def rounded(rows: int, columns: int, spec: GridSpec, seed: int = 0) -> Quantized
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "library", lambda: None)
+    monkeypatch.setattr(kernels, "_load", lambda: "burnish-kernels is not installed")
 
 
 @pytest.mark.parametrize("bits", range(1, 9))
@@ -269,3 +269,106 @@ def test_cropping_most_of_a_cache_keeps_keys_and_values() -> None:
     layer.crop(-15)
     assert torch.equal(layer.keys, keys[:, :, :5])
     assert torch.equal(layer.values, values[:, :, :5])
+
+
+@compiled
+def test_copies_and_changed_models_decode_with_their_own_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+    real = _Runner._step
+    monkeypatch.setattr(_Runner, "_step", lambda *given: steps.append(1) or real(*given))
+    model = fuse(packed(small("qwen2")))
+    ids = tokens(1, 6)
+
+    def fused(net) -> torch.Tensor:
+        before = len(steps)
+        with torch.no_grad():
+            found = net(ids, cache=DynamicCache(config=net.config), use_cache=True).logits
+        assert len(steps) == before + 1
+        return found
+
+    first = fused(model.net)
+    copied = model.fork().net
+    assert torch.equal(fused(copied), first)
+    copied.model.layers[0].mlp.down_proj.scale = copied.model.layers[0].mlp.down_proj.scale * 0
+    assert not torch.equal(fused(copied), first)
+    assert torch.equal(fused(model.net), first)
+    for change in ("replaced", "moved"):
+        net = model.fork().net
+        if change == "replaced":
+            other = packed(small("qwen2")).net.model.layers[1].mlp.down_proj
+            net.model.layers[0].mlp.down_proj = other
+        else:
+            net.float()
+            net.model.layers[0].mlp.down_proj.words = net.model.layers[1].mlp.down_proj.words.clone()
+        found = fused(net)
+        with torch.no_grad():
+            assert (found - net(ids).logits).abs().max() <= 2e-5 * found.abs().max()
+        assert not torch.equal(found, first)
+
+
+@compiled
+def test_casting_a_packed_layer_changes_no_number() -> None:
+    layer = PackedLinear.of(rounded(40, 64, GridSpec(4, group=32)), torch.randn(40))
+    x = torch.randn(3, 64)
+    expected = layer(x)
+    for cast in (layer.float, layer.half, layer.bfloat16, layer.double):
+        assert torch.equal(cast()(x), expected)
+
+
+@compiled
+def test_generation_sees_that_only_the_last_logits_are_wanted_and_threads_take_turns() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    model = fuse(packed(small("llama")))
+    assert model.net._supports_logits_to_keep()
+    settings = {"max_new_tokens": 20, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    prompts = [tokens(1, 5, seed=seed) for seed in range(6)]
+    alone = [model.net.generate(ids, attention_mask=torch.ones_like(ids), **settings) for ids in prompts]
+    with ThreadPoolExecutor(3) as pool:
+        together = list(
+            pool.map(lambda ids: model.net.generate(ids, attention_mask=torch.ones_like(ids), **settings), prompts)
+        )
+    assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+@compiled
+def test_two_caches_in_turn_are_kept_apart() -> None:
+    model = fuse(packed(small("llama")))
+    ids = tokens(2, 12)
+    caches = [DynamicCache(config=model.config) for _ in range(2)]
+    with torch.no_grad():
+        whole = model.net(ids, use_cache=False).logits
+        for i in range(12):
+            for row, cache in enumerate(caches):
+                found = model.net(ids[row : row + 1, i : i + 1], cache=cache, use_cache=True).logits
+                assert (found[0, 0] - whole[row, i]).abs().max() <= 2e-5 * whole.abs().max()
+
+
+@compiled
+def test_a_step_that_computes_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = _Runner._step
+    monkeypatch.setattr(_Runner, "_step", lambda *given: real(*given) * 1.1)
+    with pytest.raises(Mismatch, match="give other logits"):
+        fuse(packed(small("llama")))
+
+
+@compiled
+def test_the_baseline_build_gives_the_same_numbers() -> None:
+    import os
+    import subprocess
+    import sys
+
+    script = (
+        "import torch; from burnish.nn import kernels; from burnish.nn.grid import *; from burnish.nn.packed import PackedLinear\n"
+        "assert kernels.path_taken() == 'compiled kernels (baseline)', kernels.path_taken()\n"
+        "w = torch.randn(40, 96); g = find_grid(w, GridSpec(3, group=32)); q = Quantized(g.encode(w), g)\n"
+        "l = PackedLinear.of(q)\n"
+        "for n in (1, 3, 20):\n"
+        "    x = torch.randn(n, 96); e = x @ q.weight().T\n"
+        "    assert (l(x) - e).abs().max() < 1e-4\n"
+        "x, k = torch.randn(5, 48), torch.randn(2, 3, 3, 8)\n"
+        "e = torch.einsum('abcd,nacd->nabd', k, x.view(5, 2, 3, 8)).reshape(5, -1)\n"
+        "assert (kernels.kronecker_sparse(x, k) - e).abs().max() < 1e-4\n"
+    )
+    environment = {**os.environ, "BURNISH_KERNELS": "baseline"}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment, timeout=120)

@@ -20,7 +20,7 @@ from burnish.nn.activation import InputStage, TokenGrid
 from burnish.nn.grid import GridSpec
 from burnish.nn.packed import PackedLinear
 
-compiled = pytest.mark.skipif(kernels.library() is None, reason="burnish-kernels is not installed")
+compiled = pytest.mark.skipif(kernels.native() is None, reason="burnish-kernels is not installed")
 
 
 def rounded(spec: GridSpec):
@@ -103,7 +103,7 @@ def test_an_opened_folder_decodes_in_one_call(folder: Path) -> None:
 
 
 def test_without_kernels_the_reason_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "library", lambda: None)
+    monkeypatch.setattr(kernels, "_load", lambda: "burnish-kernels is not installed")
     lines: list[str] = []
     open_fused(folder, notify=lines.append)
     assert len(lines) == 1

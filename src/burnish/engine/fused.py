@@ -9,21 +9,26 @@ the same packed layers and the same cache.
 from __future__ import annotations
 
 import ctypes
+import functools
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
+from burnish.core.errors import Mismatch
 from burnish.engine.store import StoredLayer, filled, stored
-from burnish.models.model import Model
+from burnish.models.model import Lineage, Model
 from burnish.models.packed_folder import open_packed
 from burnish.nn import kernels
 from burnish.nn.packed import PackedEmbedding, PackedLinear
 
+FUSED = "_burnish_fused"
+"""Attribute of a net: its step."""
 ROWS = 16
 """Most tokens of a step, over all sequences; more take the ordinary forward, whose products of many rows are blocked."""
 ACTIVATIONS = {"silu": 0, "gelu_pytorch_tanh": 1}
@@ -33,11 +38,15 @@ ALIGNED = 16
 """Widths of heads must be a multiple of a vector."""
 
 
+TOLERANCE = 1e-3
+"""Of the largest logit: what a step may differ by from the ordinary forward."""
+
+
 def why_not(model: Model) -> str:
     """Why a model cannot be decoded in one call; empty if it can."""
     config = model.config
-    if kernels.library() is None:
-        return "burnish-kernels is not installed (pip install ./kernels of a clone)"
+    if missing := kernels.why_not():
+        return missing
     if model.device.type != "cpu":
         return f"its weights are on {model.device}, and the kernels are for CPUs"
     if not model.adapter.rope or "gate" not in model.adapter.sites:
@@ -47,37 +56,79 @@ def why_not(model: Model) -> str:
         return f"its activation is {kind!r}"
     if any(str(rope.get("rope_type", "default")) not in PLAIN_ROPE for rope in _ropes(config)):
         return "its RoPE depends on the length of the text"
+    if any(getattr(config, name, None) for name in ("attn_logit_softcapping", "final_logit_softcapping")):
+        return "it caps its logits"
     if model.heads.width % ALIGNED:
         return f"its heads are {model.heads.width} wide, no multiple of {ALIGNED}"
     layers = [model.at(f"{block}.{path}") for block in _blocks(model) for path in model.adapter.sites.values()]
     if not all(isinstance(layer, PackedLinear) for layer in layers):
         return "its layers are not packed"
+    if any(parameter.dtype != torch.float32 for parameter in model.net.parameters()):
+        return "its norms or its head are not in float32"
     return ""
 
 
 def fuse(model: Model) -> Model:
     """Let `model.net` decode through compiled steps wherever it can; returns `model`.
 
+    A few tokens are fed both ways first. Copies of the net make a step of their own, and after weights were replaced or moved
+    it is made again. Hooks on parts of the net see the ordinary forward only.
+
     Raises:
         ValueError: it cannot: see `why_not`.
+        Mismatch: the step computes something else than the model.
     """
     if reason := why_not(model):
         raise ValueError(reason)
     net = model.net
-    ordinary, runner = net.forward, _Runner(model)
-
-    def forward(
-        self: Any,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        found = runner(input_ids, attention_mask, position_ids, kwargs)
-        return found if found is not None else ordinary(input_ids, attention_mask, position_ids, **kwargs)
-
-    net.forward = MethodType(forward, net)
+    if not hasattr(type(net), FUSED):
+        net.__class__ = _fused(type(net))
+    vars(net)[FUSED] = _Runner(model)
+    _require_equal(model)
     return model
+
+
+def _fused(kind: type) -> type:
+    """The class with a forward that takes fused steps; it goes by the class's own name."""
+    ordinary: Any = kind.forward  # type: ignore[attr-defined]
+
+    @functools.wraps(ordinary)  # transformers looks at the names of its arguments
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        names = ("input_ids", "attention_mask", "position_ids")
+        given = dict(zip(names, args, strict=False)) | kwargs
+        found = None if len(args) > len(names) else _step_of(self, given)
+        return found if found is not None else ordinary(self, *args, **kwargs)
+
+    return type(kind.__name__, (kind,), {"forward": forward, FUSED: None, "__module__": kind.__module__})
+
+
+def _step_of(net: Any, given: dict[str, Any]) -> Any:
+    """The output of a fused step, or None where there is none."""
+    if net.training or FUSED not in vars(net):
+        return None
+    runner = vars(net)[FUSED]
+    if runner is None or runner.stale(net):
+        # A copy of a fused net, or one that was changed: what the old step points to is not this net's.
+        handle = Model(net, None, Lineage("fused"))
+        if why_not(handle):
+            return None
+        runner = vars(net)[FUSED] = _Runner(handle)
+    return runner(given)
+
+
+@torch.no_grad()
+def _require_equal(model: Model) -> None:
+    """Refuse a step that does not compute what the model does: on a machine that nobody has tried, say."""
+    ids = (torch.arange(12) * 37 + 11)[None] % model.config.vocab_size
+    wanted = model.net(ids, use_cache=False).logits
+    cache = DynamicCache(config=model.config)
+    parts = [model.net(part, cache=cache, use_cache=True).logits for part in ids.split((7, 4, 1), 1)]
+    off = (torch.cat(parts, 1) - wanted).abs().max()
+    if not off <= TOLERANCE * wanted.abs().max():
+        raise Mismatch(
+            f"compiled steps of {model.name} give other logits: up to {float(off):.3g} apart",
+            "set BURNISH_KERNELS=0, and report it with the output of `burnish env`",
+        )
 
 
 def open_fused(name: str | Path, head_bits: int = 8, notify: Callable[[str], None] = lambda line: None) -> Model:
@@ -95,7 +146,7 @@ def open_fused(name: str | Path, head_bits: int = 8, notify: Callable[[str], Non
     return fuse(model)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Runner:
     """A model's fused step: the library's view of its weights, and of the cache that it saw last."""
 
@@ -104,6 +155,31 @@ class _Runner:
     """What the library points to."""
     addresses: tuple[int, int] = (0, 0)
     """Store and moves for which the layers' addresses hold."""
+
+    parts: list[tuple[dict[str, Any], str, Any, Tensor, Tensor]] = field(default_factory=list)
+    """Each packed layer: where it hangs, under which name, itself, and its words and scales when the step was made."""
+    lock: Any = field(default_factory=threading.Lock)
+    """The library's views are one set: two threads take turns."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        return None  # a copy points to the copy's weights, and so makes its own
+
+    def stale(self, net: Any) -> bool:
+        """Whether this is another net, or one whose layers were replaced or moved."""
+        if net is not self.model.net:
+            return True
+        return not all(
+            at[name] is part and part._buffers["words"] is words and part._buffers["scale"] is scale
+            for at, name, part, words, scale in self.parts
+        )
+
+    def _part(self, path: str) -> Any:
+        """A packed layer's view; it is remembered, and so are its buffers."""
+        above, _, name = path.rpartition(".")
+        layer = self.model.at(path)
+        self.parts.append((self.model.at(above)._modules, name, layer, layer.words, layer.scale))
+        self.kept.append(_held(layer))
+        return layer.view()
 
     def __post_init__(self) -> None:
         model, config = self.model, self.model.config
@@ -117,7 +193,7 @@ class _Runner:
         self.layers = (kernels.Layer * config.num_hidden_layers)()
         for i, (layer, block) in enumerate(zip(self.layers, _blocks(model), strict=True)):
             for role, path in adapter.sites.items():
-                setattr(layer, role, model.at(f"{block}.{path}").view())
+                setattr(layer, role, self._part(f"{block}.{path}"))
             attention_norm, mlp_norm = adapter.feeds
             layer.attention_norm = self._norm(f"{block}.{attention_norm}")
             layer.mlp_norm = self._norm(f"{block}.{mlp_norm}")
@@ -160,20 +236,25 @@ class _Runner:
 
     def _view(self, layer: PackedLinear) -> Any:
         view = layer.view()
-        self.kept.append(view)
+        self.kept += [view, _held(layer)]
         return ctypes.pointer(view)
 
-    def __call__(self, ids: Tensor | None, mask: Tensor | None, positions: Tensor | None, given: dict[str, Any]) -> Any:
+    def __call__(self, given: dict[str, Any]) -> Any:
         """The output of a forward, or None where it is not one for a fused step."""
         from transformers.modeling_outputs import CausalLMOutputWithPast
 
+        ids, mask, positions = (given.get(name) for name in ("input_ids", "attention_mask", "position_ids"))
         cache = given.get("cache", given.get("past_key_values"))
-        if ids is None or cache is None or ids.device.type != "cpu":
+        if ids is None or cache is None or ids.device.type != "cpu" or not isinstance(mask, Tensor | None):
             return None
-        if not stored(cache, len(self.layers)) or ids.numel() > ROWS or given.get("labels") is not None:
+        if not stored(cache, len(self.layers)) or not 0 < ids.numel() <= ROWS or torch.is_grad_enabled():
             return None
-        if given.get("output_hidden_states") or given.get("output_attentions") or torch.is_grad_enabled():
+        if given.get("labels") is not None or given.get("inputs_embeds") is not None:
             return None
+        for name, plain in (("output_hidden_states", False), ("output_attentions", False), ("return_dict", True)):
+            wanted = given.get(name)
+            if (getattr(self.model.config, name, plain) if wanted is None else wanted) != plain:
+                return None
         batch, width = ids.shape
         before = cache.get_seq_length()
         first = _padding(mask, batch, before + width)
@@ -188,7 +269,8 @@ class _Runner:
         vocabulary = self.model.config.vocab_size
         if not 0 <= int(ids.min()) <= int(ids.max()) < vocabulary:
             raise IndexError(f"a token outside 0 to {vocabulary - 1}")
-        logits = self._step(cache, ids, positions.expand(batch, width), first, before)
+        with self.lock:
+            logits = self._step(cache, ids, positions.expand(batch, width), first, before)
         keep = given.get("logits_to_keep", 0)
         return CausalLMOutputWithPast(logits=logits[:, -keep:] if keep else logits, cache=cache)
 
@@ -224,8 +306,8 @@ class _Runner:
             rows=rows,
             threads=torch.get_num_threads(),
         )
-        found = kernels.library()
-        assert found is not None
+        found = kernels.native()
+        assert found is not None  # why_not has seen to it
         found.functions.burnish_step(ctypes.byref(self.decoder), ctypes.byref(step))
         for layer in cache.layers:
             layer.length += width
@@ -253,6 +335,11 @@ class _Runner:
             cosines, sines = self.rope(torch.zeros(1), *told)
             self.tables[kind] = cosines[0].contiguous(), sines[0].contiguous()
         return self.tables[kind]
+
+
+def _held(layer: PackedLinear) -> list[Tensor]:
+    """The memory of a layer's buffers: it stays, whatever becomes of the layer."""
+    return [buffer.detach() for buffer in layer.buffers()]
 
 
 def _blocks(model: Model) -> list[str]:

@@ -1,6 +1,7 @@
-"""Compiled kernels, where `burnish-kernels` is installed, as operators of torch; None of it is needed.
+"""Compiled kernels, where `burnish-kernels` is installed, as operators of torch; none of it is needed.
 
-`pip install burnish-kernels` (or `./kernels` of a clone) brings them; `BURNISH_KERNELS=0` leaves them out. Every caller has a path
+`pip install burnish-kernels` (or `./kernels` of a clone) brings them; `BURNISH_KERNELS=0` leaves them out,
+and `BURNISH_KERNELS=baseline` or another build's name takes that one. Every caller has a path
 in plain torch that gives the same numbers up to the order of sums. They run on the CPU in float32 and do not differentiate.
 """
 
@@ -86,24 +87,24 @@ class Turn(ctypes.Structure):
 
 
 @cache
-def library() -> Library | None:
-    """The library, or None where it is not installed, switched off or not for this processor."""
-    if os.environ.get("BURNISH_KERNELS") == "0":
-        return None
+def _load() -> Library | str:
+    """The library, or why there is none."""
+    asked = os.environ.get("BURNISH_KERNELS", "")
+    if asked == "0":
+        return "BURNISH_KERNELS=0 leaves burnish-kernels out"
     try:
         import burnish_kernels
     except ImportError:
-        return None
-    shipped = Path(torch.__file__).parent / "lib" / "libgomp.so.1"
+        return "burnish-kernels is not installed (pip install ./kernels of a clone)"
     try:
-        functions, instructions = burnish_kernels.load(shipped if shipped.is_file() else None)
-    except OSError:
-        return None
+        functions, instructions = burnish_kernels.load(_openmp(), asked or None)
+    except OSError as error:
+        return f"burnish-kernels cannot be loaded: {error}"
     pointer, number, long = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+    sizes = [number] * 4
     functions.burnish_linear.argtypes = [ctypes.POINTER(Packed), pointer, long, pointer, long, number, number]
     functions.burnish_step.argtypes = [ctypes.POINTER(Decoder), ctypes.POINTER(Step)]
     functions.burnish_rows.argtypes = [ctypes.POINTER(Packed), pointer, number, pointer]
-    sizes = [number] * 4
     functions.burnish_kronecker_sparse.argtypes = [pointer, pointer, pointer, pointer, long, *sizes, number]
     functions.burnish_kronecker_turn.argtypes = [ctypes.POINTER(Turn), pointer, pointer, long, number]
     for name in ("linear", "step", "rows", "kronecker_sparse", "kronecker_turn"):
@@ -111,9 +112,31 @@ def library() -> Library | None:
     return Library(functions, instructions)
 
 
+def native() -> Library | None:
+    """The library, or None where it is not installed, switched off or not for this machine: `why_not` tells."""
+    found = _load()
+    return found if isinstance(found, Library) else None
+
+
+def why_not() -> str:
+    """Why there is no library, for people; empty if there is one."""
+    found = _load()
+    return "" if isinstance(found, Library) else found
+
+
+def _openmp() -> Path | None:
+    """The OpenMP runtime that torch has brought into this process: a second one would fight it over the cores."""
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    found = (Path(line.split(maxsplit=5)[5]) for line in lines if "libgomp" in line)
+    return next(found, None)
+
+
 def path_taken() -> str:
     """Which path runs, for people: "compiled kernels (avx2)" or "plain torch"."""
-    found = library()
+    found = native()
     return "plain torch" if found is None else f"compiled kernels ({found.instructions})"
 
 
@@ -124,7 +147,7 @@ def apply_packed(x: Tensor, view: Packed) -> Tensor:
         x: (rows, inputs) float32, on the CPU.
         view: Of the weight.
     """
-    found = library()
+    found = native()
     assert found is not None
     x = x.contiguous()
     rows, inputs = x.shape
@@ -179,12 +202,12 @@ def runs_here(*tensors: Tensor | None) -> bool:
         return False
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given):
         return False
-    return library() is not None
+    return native() is not None
 
 
 def apply_kronecker_sparse(x: Tensor, weight: Tensor) -> Tensor:
     """As `kronecker_sparse`, without torch's dispatcher: for what is neither compiled nor traced."""
-    found = library()
+    found = native()
     assert found is not None
     x = x.contiguous()
     a, b, c, d = weight.shape
@@ -234,7 +257,7 @@ def kronecker_turn(
     Returns:
         (rows, l r).
     """
-    found = library()
+    found = native()
     assert found is not None
     x = x.contiguous()
     factors = [None if factor is None else factor.contiguous() for factor in (left, right)]

@@ -77,7 +77,7 @@ def supported(algorithm: Algorithm, pattern: Pattern) -> bool:
 def offered(pattern: Pattern, dtype: torch.dtype, layout: Layout) -> list[Algorithm]:
     """The ways that a CPU has for a pattern, a dtype and a layout."""
     ways: tuple[Algorithm, ...] = ("block", "dense") if pattern.d == 1 else MEASURED
-    compiled = dtype == torch.float32 and layout == "first" and kernels.library() is not None
+    compiled = dtype == torch.float32 and layout == "first" and kernels.native() is not None
     return [way for way in ways if supported(way, pattern) and (way != "compiled" or compiled)]
 
 

@@ -164,7 +164,7 @@ class PackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(…, inputs) to (…, outputs), in the dtype of `x`."""
         wanted = x.requires_grad and torch.is_grad_enabled()
-        if x.device.type != "cpu" or wanted or kernels.library() is None:
+        if x.device.type != "cpu" or wanted or kernels.native() is None:
             bias = self.bias.to(x.dtype) if self.has_bias else None
             return functional.linear(x, self.dequantized(x.dtype), bias)
         if x.shape[-1] != self.in_features:
@@ -181,19 +181,25 @@ class PackedLinear(nn.Module):
         return y if x.dtype == torch.float32 else y.to(x.dtype)
 
     def _seen(self) -> Any:
-        """The library's view, made again where the buffers have moved."""
-        place = self.words.data_ptr()
+        """The library's view, made again where a buffer has moved."""
+        places = tuple(buffer.data_ptr() for buffer in self._buffers.values() if buffer is not None)
         held = self.__dict__.get("_held")
-        if held is None or held[0] != place:
-            held = self.__dict__["_held"] = (place, self.view())
+        if held is None or held[0] != places:
+            held = self.__dict__["_held"] = (places, self.view())
         return held[1]
+
+    def _apply(self, fn: Any, recurse: bool = True) -> PackedLinear:
+        """Move with the model, but keep the numbers' types: they are the layout, not the precision of the products."""
+        device = fn(torch.empty(0, device=self.words.device)).device
+        super()._apply(lambda tensor: tensor.to(device), recurse)
+        return self
 
     def rows(self, ids: Tensor) -> Tensor:
         """Rows of the weight: (…) integers to (…, inputs) float32."""
         flat = ids.reshape(-1)
         if flat.numel() and not 0 <= int(flat.min()) <= int(flat.max()) < self.out_features:
             raise IndexError(f"a row outside 0 to {self.out_features - 1} was asked for")
-        if self.words.device.type == "cpu" and (found := kernels.library()) is not None:
+        if self.words.device.type == "cpu" and (found := kernels.native()) is not None:
             chosen = flat.to(torch.int64).contiguous()
             y = torch.empty(len(chosen), self.in_features, dtype=torch.float32, device="cpu")
             found.functions.burnish_rows(self.view(), chosen.data_ptr(), len(chosen), y.data_ptr())
@@ -223,7 +229,8 @@ class PackedLinear(nn.Module):
         return f"{sizes}, bias={self.has_bias}, bits={self.bits}, group={self.group}, zero={self.kind}"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PackedLinear:
-        made = PackedLinear(self.in_features, self.out_features, self.bits, self.group, self.kind, self.has_bias)
+        with torch.device("meta"):
+            made = PackedLinear(self.in_features, self.out_features, self.bits, self.group, self.kind, self.has_bias)
         for name, buffer in self.named_buffers():
             setattr(made, name, memo.get(id(buffer), buffer.clone()))
         return made
