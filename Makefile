@@ -41,7 +41,7 @@ $(VENV)/.models: pyproject.toml constraints.txt $(VENV)/.torch $(VENV)/.kernels
 
 # Compiled kernels are optional: without a C++ compiler everything runs in plain torch.
 $(VENV)/.kernels: $(wildcard kernels/*.* kernels/src/* kernels/burnish_kernels/*.py) | $(VENV)/bin/python
-	$(PIP) ./kernels || echo "burnish-kernels was not built (it needs a C++ compiler): plain torch is used instead"
+	$(PIP) ./kernels || echo "burnish-kernels was not built, for the reason above; plain torch is used instead (rm $@ tries again)"
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.torch $(VENV)/.kernels

@@ -71,22 +71,71 @@ def test_what_is_not_packed_is_refused_by_reason(folder: Path, tmp_path: Path) -
         open_packed(tmp_path / "absent")
 
 
-def test_a_torn_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+def bent(folder: Path, to: Path, change, config=None) -> Path:
+    """A copy of a folder with other tensors."""
     from safetensors.torch import load_file, save_file
 
-    torn = tmp_path / "torn"
-    torn.mkdir()
+    to.mkdir()
     for path in folder.iterdir():
-        (torn / path.name).write_bytes(path.read_bytes())
-    tensors = load_file(torn / "model.safetensors")
-    save_file({k: v for k, v in tensors.items() if "layers.1.mlp.up_proj" not in k}, torn / "model.safetensors")
-    with pytest.raises(BadInput, match=r"lacks model.layers.1.mlp.up_proj.weight"):
-        open_packed(torn)
-    config = json.loads((torn / "config.json").read_text())
-    config["quantization_config"]["config_groups"]["group_0"]["targets"] = ["model.layers.0.mlp.up_proj"]
-    (torn / "config.json").write_text(json.dumps(config))
+        (to / path.name).write_bytes(path.read_bytes())
+    tensors = load_file(to / "model.safetensors")
+    change(tensors)
+    save_file(tensors, to / "model.safetensors")
+    if config is not None:
+        said = json.loads((to / "config.json").read_text())
+        config(said["quantization_config"]["config_groups"]["group_0"])
+        (to / "config.json").write_text(json.dumps(said))
+    return to
+
+
+UP = "model.layers.1.mlp.up_proj."
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda t: [t.pop(k) for k in list(t) if k.startswith(UP)], r"lacks model.layers.1.mlp.up_proj.weight"),
+        (lambda t: t.pop(UP + "weight_scale"), r"up_proj lacks weight_scale"),
+        (lambda t: t.update({UP + "weight_shape": torch.tensor([64, 64])}), r"is packed as \(64, 64\)"),
+        (
+            lambda t: t.update({UP + "weight_scale": t[UP + "weight_scale"][:, :1].clone()}),
+            r"weight_scale has the shape",
+        ),
+        (lambda t: t.update({"model.nothing.weight_packed": torch.zeros(1)}), r"has no such layer"),
+        (lambda t: t.update({"model.norm.weight": torch.ones(3)}), r"size mismatch"),
+    ],
+)
+def test_a_folder_whose_tensors_lie_is_refused(folder: Path, tmp_path: Path, change, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        open_packed(bent(folder, tmp_path / "bent", change))
+
+
+def test_packings_that_are_not_known_are_refused(folder: Path, tmp_path: Path) -> None:
+    order = {UP + "weight_g_idx": torch.zeros(4)}
+    with pytest.raises(Unsupported, match="it has weight_g_idx"):
+        open_packed(bent(folder, tmp_path / "order", lambda t: t.update(order)))
+    with pytest.raises(Unsupported, match="told by patterns"):
+        open_packed(bent(folder, tmp_path / "re", lambda t: None, lambda g: g.update(targets=["re:.*up_proj"])))
     with pytest.raises(BadInput, match="does not say how"):
-        open_packed(torn)
+        open_packed(
+            bent(folder, tmp_path / "some", lambda t: None, lambda g: g.update(targets=["model.layers.0.mlp.up_proj"]))
+        )
+
+
+def test_layers_may_lie_in_several_files_and_the_makers_end_tokens_are_kept(folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    whole = open_packed(folder)
+    to = bent(folder, tmp_path / "shards", lambda t: None)
+    tensors = load_file(to / "model.safetensors")
+    (to / "model.safetensors").unlink()
+    for number in range(2):  # a layer's own tensors are split too
+        save_file(dict(list(tensors.items())[number::2]), to / f"model-0000{number}.safetensors")
+    (to / "generation_config.json").write_text(json.dumps({"eos_token_id": [3, 5]}))
+    opened = open_packed(to)
+    with torch.no_grad():
+        assert torch.equal(opened.net(tokens()).logits, whole.net(tokens()).logits)
+    assert opened.net.generation_config.eos_token_id == [3, 5]
 
 
 @compiled
@@ -119,6 +168,12 @@ def test_a_compression_that_is_to_run_packed_ends_by_running_so(
     given = ["compress", "rtn", "tiny", "--bits", "4", "--group", "32", "--runtime", "packed"]
     with pytest.raises(BadInput, match="runtime: packed runs --format compressed-tensors, not gguf"):
         dispatch([*given, "--format", "gguf"])
+    with pytest.raises(BadInput, match="runtime: packed runs --format compressed-tensors, not hf"):
+        dispatch([*given, "--format", "hf"])
+    with pytest.raises(BadInput, match="groups hold a multiple of 32"):
+        dispatch([*given[:5], "--group", "16", "--runtime", "packed"])
+    with pytest.raises(BadInput, match="whole activations"):
+        dispatch(["compress", "smoothquant", "tiny", "--runtime", "packed"])
     dispatch([*given, "--out", "w4"])
     metrics = json.loads((tmp_path / "w4" / "run.json").read_text())["metrics"]
     assert metrics["reload_loader"] == "packed"

@@ -118,6 +118,8 @@ def command(entry: catalogue.Entry) -> Callable[..., None]:
         method = _build(cls, given, wrong)
         asked = _read(options, given, wrong)
         wrong += lacking + workflow.goods_faults(entry.name, cls, sources)
+        if method is not None and isinstance(asked, Saving) and asked.runtime == "packed":
+            wrong += workflow.packed_faults(method)
         if wrong and method is not None and isinstance(asked, Saving):
             wrong += workflow.format_faults(method, asked.saved_as)
         if wrong or method is None or asked is None:

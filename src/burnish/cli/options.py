@@ -42,7 +42,7 @@ class Saving(Options):
 
     @model_validator(mode="after")
     def _packed_format(self) -> Self:
-        if self.runtime == "packed" and self.format not in ("hf", PACKED):
+        if self.runtime == "packed" and "format" in self.model_fields_set and self.format != PACKED:
             raise ValueError(f"runtime: packed runs --format {PACKED}, not {self.format}")
         return self
 

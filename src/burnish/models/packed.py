@@ -8,9 +8,11 @@ import torch
 from torch import nn
 
 from burnish.core.errors import Mismatch, Unsupported
+from burnish.core.method import Method
 from burnish.models import adapters
+from burnish.models.export.intent import Intent
 from burnish.models.model import Model
-from burnish.nn.packed import PackedEmbedding, PackedLinear
+from burnish.nn.packed import UNIT, PackedEmbedding, PackedLinear
 
 
 def packed(model: Model, head_bits: int = 8) -> Model:
@@ -55,12 +57,33 @@ def pack_ends(model: Model) -> None:
     net, path = model.net, model.adapter.embeddings[0]
     embedding, head = model.at(path), net.get_output_embeddings()
     table = PackedLinear.eight_bits(embedding.weight.detach())
-    tied = head.weight.data_ptr() == embedding.weight.data_ptr()
-    end = table if tied else PackedLinear.eight_bits(head.weight.detach(), head.bias)
+    if isinstance(head, PackedLinear):  # it came so
+        end = head
+    else:
+        tied = head.weight.data_ptr() == embedding.weight.data_ptr()
+        end = table if tied else PackedLinear.eight_bits(head.weight.detach(), head.bias)
     put(net, path, PackedEmbedding(table, float(getattr(embedding, "scalar_embed_scale", 1.0))))
     name = next(name for name, module in net.named_modules() if module is head)
     put(net, name, end)
     net.config.tie_word_embeddings = False  # nothing is left to tie: the table is one module already
+
+
+def check(method: Method) -> None:
+    """Refuse, before anything is computed, a method whose result cannot run packed, as far as its settings say so.
+
+    Raises:
+        Unsupported: naming the setting, and what would do.
+    """
+    intent = Intent.of(method)
+    intent.refuse_online("the packed runtime", activations=True)
+    if intent.a_bits < 16:
+        intent.refuse(
+            "the packed runtime", ["it computes with whole activations"], "use --a-bits 16, or --runtime plain"
+        )
+    if intent.spec is not None and intent.spec.group != -1 and intent.spec.group % UNIT:
+        intent.refuse(
+            "the packed runtime", [f"its groups hold a multiple of {UNIT} weights"], "use --group 32, 64, 128 or -1"
+        )
 
 
 def put(net: Any, path: str, module: nn.Module) -> None:

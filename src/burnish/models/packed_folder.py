@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from burnish.nn.grid import Grid, GridSpec, Quantized
 from burnish.nn.packed import PackedLinear
 
 FORMAT = "pack-quantized"
+PACKED = ("weight_packed", "weight_shape", "weight_scale", "weight_zero_point")
+"""The tensors that stand for a weight."""
 HOW = "compress it first: burnish compress gptq MODEL --bits 4 --group 32 --format compressed-tensors"
 
 
@@ -51,18 +53,22 @@ def open_packed(name: str | Path, head_bits: int = 8, notify: Callable[[str], No
     kept: dict[str, Tensor] = {}
     with quiet():
         for layer, tensors in _by_layer(found.folder):
-            if "weight_packed" in tensors:
-                linear = at(net, layer)
-                put(net, layer, _layer(layer, linear, specs, tensors))
-                tensors = {key: value for key, value in tensors.items() if key == "weight"}
+            if any(name in tensors for name in PACKED):
+                put(net, layer, _layer(layer, _linear(net, layer), specs, tensors))
+                continue
             # Copies: a tensor of the file would keep all of it in memory.
             kept |= {f"{layer}.{key}": value.to(torch.float32, copy=True) for key, value in tensors.items()}
-    net.load_state_dict(kept, strict=False, assign=True)
+    try:
+        net.load_state_dict(kept, strict=False, assign=True)
+    except RuntimeError as error:
+        raise BadInput(f"{found.folder}: {' '.join(str(error).split())[:200]}", "export the model again") from None
     net.tie_weights()
     missing = [key for key, tensor in net.state_dict().items() if tensor.is_meta]
     if missing:
         raise BadInput(f"{found.folder} lacks {', '.join(missing[:3])}", "export the model again")
     net.requires_grad_(False)
+    if (found.folder / "generation_config.json").is_file():
+        net.generation_config = _generation(found.folder)
     model = Model(net.eval(), _tokenizer(found.folder), Lineage(found.name, found.source))
     if head_bits == 8:
         pack_ends(model)
@@ -87,6 +93,10 @@ def _specs(folder: Path, config: dict[str, Any]) -> dict[str, GridSpec]:
         weights = group["weights"]
         if group.get("input_activations") or weights.get("type") != "int" or weights.get("dynamic"):
             raise Unsupported(f"running {folder} on its codes", "it has other grids than integers for weights", HOW)
+        if patterns := [target for target in group["targets"] if target.startswith("re:")]:
+            raise Unsupported(f"running {folder} on its codes", f"its layers are told by patterns ({patterns[0]})", HOW)
+        if weights.get("actorder") == "group":
+            raise Unsupported(f"running {folder} on its codes", "its groups are not of neighbouring inputs", HOW)
         size = int(weights.get("group_size") or -1)
         spec = GridSpec(int(weights["num_bits"]), bool(weights["symmetric"]), size)
         specs |= dict.fromkeys(group["targets"], spec)
@@ -111,20 +121,39 @@ def _tokenizer(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
+def _generation(folder: Path) -> Any:
+    """Which tokens end a text, and how the model's makers want it sampled."""
+    from transformers import GenerationConfig
+
+    return GenerationConfig.from_pretrained(folder, local_files_only=True)
+
+
 def _by_layer(folder: Path) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Tensors of the folder by the module that they belong to, one module in memory at a time."""
+    """Tensors of the folder by the module that they belong to, whichever files they lie in; one module in memory at a time."""
     from safetensors import safe_open
 
-    for path in sorted(folder.glob("*.safetensors")):
-        if path.name.startswith("burnish-"):
-            continue
-        with safe_open(path, "pt") as file:
-            names: dict[str, list[str]] = {}
+    with ExitStack() as stack:
+        names: dict[str, dict[str, Any]] = {}
+        for path in sorted(folder.glob("*.safetensors")):
+            if path.name.startswith("burnish-"):
+                continue
+            file = stack.enter_context(safe_open(path, "pt"))
             for name in file.keys():  # noqa: SIM118 (no dictionary)
                 layer, _, tensor = name.rpartition(".")
-                names.setdefault(layer, []).append(tensor)
-            for layer, tensors in names.items():
-                yield layer, {tensor: file.get_tensor(f"{layer}.{tensor}") for tensor in tensors}
+                names.setdefault(layer, {})[tensor] = file
+        for layer, files in names.items():
+            yield layer, {tensor: file.get_tensor(f"{layer}.{tensor}") for tensor, file in files.items()}
+
+
+def _linear(net: Any, name: str) -> nn.Linear:
+    """The layer that packed tensors are for."""
+    try:
+        linear = at(net, name)
+    except AttributeError:
+        raise BadInput(f"{name} is packed, and the model of config.json has no such layer") from None
+    if not isinstance(linear, nn.Linear):
+        raise BadInput(f"{name} is packed, and in the model of config.json it is no linear layer")
+    return linear
 
 
 def _layer(name: str, linear: nn.Linear, specs: dict[str, GridSpec], tensors: dict[str, Tensor]) -> PackedLinear:
@@ -133,11 +162,26 @@ def _layer(name: str, linear: nn.Linear, specs: dict[str, GridSpec], tensors: di
     spec = specs.get(name) or specs.get("Linear")
     if spec is None:
         raise BadInput(f"{name} is packed, and config.json does not say how", "export the model again")
-    shape = torch.Size(tensors["weight_shape"].tolist())
+    if foreign := sorted(set(tensors) - {*PACKED, "bias"}):
+        raise Unsupported(f"running {name} on its codes", f"it has {', '.join(foreign)}, which is not known here", HOW)
+    needed = [key for key in PACKED if key != "weight_zero_point" or not spec.sym]
+    if missing := [key for key in needed if key not in tensors]:
+        raise BadInput(f"{name} lacks {', '.join(missing)}", "export the model again")
+    rows, columns = shape = torch.Size(tensors["weight_shape"].tolist())
     if tuple(shape) != (linear.out_features, linear.in_features):
         raise BadInput(f"{name} is packed as {tuple(shape)}, and config.json makes it {tuple(linear.weight.shape)}")
+    grid = (rows, -(-columns // spec.width(columns)))
+    sizes = {
+        "weight_packed": (rows, -(-columns * spec.bits // 32)),
+        "weight_scale": grid,
+        "weight_zero_point": (-(-rows * spec.bits // 32), grid[1]),
+        "bias": (rows,),
+    }
+    for key, wanted in sizes.items():
+        if key in tensors and tuple(tensors[key].shape) != wanted:
+            raise BadInput(f"{name}.{key} has the shape {tuple(tensors[key].shape)}, and {wanted} is due")
     codes = (unpack_from_int32(tensors["weight_packed"], spec.bits, shape).short() + spec.middle).to(torch.uint8)
-    scale = tensors["weight_scale"].float().view(shape[0], -1)
+    scale = tensors["weight_scale"].float()
     zero = torch.full_like(scale, spec.middle)
     if not spec.sym:
         packed = unpack_from_int32(tensors["weight_zero_point"], spec.bits, scale.shape, packed_dim=0)

@@ -4,7 +4,7 @@ Nothing is loaded before everything that can be checked without loading was foun
 is done again: the same request in the same folder gives the result that is there.
 """
 
-from burnish.workflow.goods import Place, check, format_faults, goods_faults
+from burnish.workflow.goods import Place, check, format_faults, goods_faults, packed_faults
 from burnish.workflow.method import folder_of, plan_method, prove, run_method
 from burnish.workflow.plan import Plan
 from burnish.workflow.recipe import plan_recipe, run_recipe, steps_of
@@ -22,6 +22,7 @@ __all__ = [
     "format_faults",
     "goods_faults",
     "notes_of",
+    "packed_faults",
     "plan_method",
     "plan_recipe",
     "prove",

@@ -68,9 +68,18 @@ def check(steps: Sequence[Planned], format: str = PLAIN) -> None:
 
 def format_faults(method: Method, format: str) -> list[str]:
     """A line if what the method gives cannot be saved in a format."""
+    return _faults_of("burnish.models:check_export", method, format)
+
+
+def packed_faults(method: Method) -> list[str]:
+    """A line if what the method gives cannot run on its codes."""
+    return _faults_of("burnish.models.packed:check", method)
+
+
+def _faults_of(check: str, method: Method, *more: str) -> list[str]:
     if type(method).gives() == "Model":
         try:
-            catalogue.reference("burnish.models:check_export")(method, format)
+            catalogue.reference(check)(method, *more)
         except BurnishError as error:
             return [f"{error.problem}; {error.fix}" if error.fix else error.problem]
     return []
