@@ -68,13 +68,13 @@ def with_gptqmodel(folder: Path, format: str, dtype: Any, device: str) -> Any:
 
 
 def on_its_codes(folder: Path, format: str, dtype: Any, device: str) -> Any:
-    """The model as burnish runs it packed, its compiled steps compared with it where it has them.
+    """The model as burnish runs it packed; embedding and head as they are, so that every number can be compared.
 
-    Embedding and head stay as they are, so that every number can be compared with what was measured.
+    Compiled steps are compared with it whenever they are made: see `burnish.engine.fused.fuse`.
     """
-    from burnish.engine.fused import open_fused
+    from burnish.models.packed_folder import open_packed
 
-    return open_fused(folder, head_bits=16).net
+    return open_packed(folder, head_bits=16).net
 
 
 def tokenizer(folder: Path) -> Any:
